@@ -57,6 +57,7 @@ MAX_FILES, MAX_LISTED_NAMES = 64, 20
 #: Maximum size of a request's files for immediate validation, in multiples of the limit per file.
 REQUEST_FACTOR = 8
 
+EMPTY_ZIP_HINT = "Pack one run per dataset: <dataset>.txt."
 ZIP_POLICY = ZipPolicy(
     max_members=16 * MAX_FILES,  # runs are counted later, without other files
     members_hint=f"Pack at most {MAX_FILES} runs: one run, or the seeds of one, per dataset.",
@@ -268,8 +269,7 @@ def _count_runs(zips: Sequence[IncomingFile]) -> int:
             if "xl/workbook.xml" in names:
                 raise unsupported_format("an Excel file")
             if not names:
-                hint = "Pack one run per dataset: <dataset>.txt."
-                raise InvalidContent.build(EMPTY.problem("the zip contains no files", hint))
+                raise EMPTY.refusal("the zip contains no files", EMPTY_ZIP_HINT)
             count += len(names)
         except InvalidContent as error:
             reports.append(file.build_refusal_report(error))
@@ -289,13 +289,11 @@ def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, allowance
             names = without_companions(archive.names)
             members = {name: folder / str(number) for number, name in enumerate(names)}
             archive.extract(members)
+        members = without_metadata(members)
+        if not members:
+            raise EMPTY.refusal(f"the zip contains no runs, only {_list_names(archive.names)}", EMPTY_ZIP_HINT)
     except InvalidContent as error:
         raise Refused.for_files([file.build_refusal_report(error)]) from error
-    members = without_metadata(members)
-    if not members:
-        message = f"the zip contains no runs, only {_list_names(archive.names)}"
-        empty = Report((EMPTY.problem(message, "Pack one run per dataset: <dataset>.txt."),))
-        raise Refused.for_files([FileReport(file.name, file.dataset or "", empty)])
     if file.dataset and len(members) > 1:
         raise Refused.for_problem(
             PAIRING,
