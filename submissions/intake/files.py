@@ -25,7 +25,7 @@ from leaderboard.core.storage.runs import StoredRun
 from leaderboard.datasets.qrels import scoring_target
 from leaderboard.models import Dataset, DatasetQuerySet, DatasetVersion, User, Visibility
 from submissions.core.errors import FileReport, Refused
-from submissions.intake.recognition import best_matches, compare_ids, find_closest, read_start, suggest_dataset
+from submissions.intake import recognition
 from submissions.uploads.handler import HashedUpload
 from submissions.uploads.service import completed_upload
 from submissions.uploads.storage import path_of
@@ -321,22 +321,22 @@ def _run_file(file: IncomingFile, name: str, path: Path) -> RunFile:
     slug, own_name = file.dataset, name.removeprefix(f"{file.name}/")
     slug_or_name = (slug or Path(name).name.split(".")[0]).replace("\0", "")
     open_datasets = file.possible_datasets
-    matches, closest = list(open_datasets.filter(slug=slug_or_name).exclude(current_version=None)), ""
-    candidates: list[Dataset] = []
+    matches = list(open_datasets.filter(slug=slug_or_name).exclude(current_version=None))
+    overlaps: list[recognition.Overlap] = []
     if not matches and not slug:
         try:
-            overlaps = compare_ids(path, open_datasets)
-            matches, (candidates, closest) = best_matches(overlaps), find_closest(overlaps)
+            overlaps = recognition.compare_ids(path, open_datasets)
         except InvalidContent as error:
             raise Refused.for_files([FileReport(name, "", error.report)]) from error
+        matches = recognition.best_matches(overlaps)
     if len(matches) == 1 and (version := matches[0].current_version) is not None:
         version.dataset = matches[0]  # avoid another query for the same row
         return RunFile(name, path, matches[0], version, sha256=file.sha256, alternatives=open_datasets)
     if matches:
-        names = " and ".join(f"{dataset.name} ({dataset.slug})" for dataset in matches)
-        message = f"{own_name}: its ids match {names} equally well."
+        suggestions, message = matches, f"{own_name}: its ids match {recognition.name_datasets(matches)} equally well."
         problem = SEVERAL_DATASETS.problem(message, "Choose the dataset of the file.")
     else:
+        suggestions, closest = recognition.find_closest(overlaps)
         message = (
             f"No dataset “{slug_or_name}” accepts runs{' without an account' if file.is_public else ''}."
             if slug
@@ -349,7 +349,7 @@ def _run_file(file: IncomingFile, name: str, path: Path) -> RunFile:
     _text, report = _check_content(path, ScoringTarget(), settings.VALIDATE_AT_ONCE_BYTES)
     files = [] if report is None or report.valid else [FileReport(name, "", report)]
     refusal = Refused(problem.code, problem.message, [problem], files)
-    refusal.datasets = matches or candidates
+    refusal.datasets = suggestions
     raise refusal
 
 
@@ -366,7 +366,7 @@ def check_files(runs: Iterable[RunFile]) -> Iterator[CheckedFile]:
         text, report = _check_content(run.path, scoring_target(run.version), limit)
         total_allowance -= min(len(text), limit)
         if report is None or not report.valid or len(text) > memory_allowance:
-            yield CheckedFile(run, report and suggest_dataset(run.path, report, run.alternatives))
+            yield CheckedFile(run, report and recognition.suggest_dataset(run.path, report, run.alternatives))
         else:
             memory_allowance -= len(text)
             yield CheckedFile(run, report, text)
@@ -376,7 +376,7 @@ def _check_content(path: Path, target: ScoringTarget, limit: int) -> tuple[bytes
     """Return the expanded content of a run and its report; the report is None for more than `limit` bytes."""
     text = b""
     try:
-        text = read_start(path, limit)
+        text = recognition.read_start(path, limit)
         if len(text) > limit:
             return text, None
         # JSON is read from the file, because its expansion limit depends on the compression.

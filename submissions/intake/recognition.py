@@ -87,7 +87,11 @@ def find_closest(overlaps: Sequence[Overlap]) -> tuple[list[Dataset], str]:
     shares = f"{closest.queries:.0%} of the run's queries"
     if closest.documents is not None:
         shares += f" and {closest.documents:.0%} of its documents"
-    return [closest.dataset], f"The closest is {closest.dataset.name} ({closest.dataset.slug}), with {shares}. "
+    return [closest.dataset], f"The closest is {name_datasets([closest.dataset])}, with {shares}. "
+
+
+def name_datasets(datasets: Iterable[Dataset]) -> str:
+    return " and ".join(f"{dataset.name} ({dataset.slug})" for dataset in datasets)
 
 
 def suggest_dataset(path: Path, report: Report, open_datasets: Iterable[Dataset]) -> Report:
@@ -96,7 +100,7 @@ def suggest_dataset(path: Path, report: Report, open_datasets: Iterable[Dataset]
     matches = best_matches(compare_ids(path, open_datasets)) if wrong else []
     if not matches:
         return report
-    hint = f"The ids match {' and '.join(f'{dataset.name} ({dataset.slug})' for dataset in matches)}. "
+    hint = f"The ids match {name_datasets(matches)}. "
     problems = (replace(each, hint=hint + each.hint) if each in wrong else each for each in report.problems)
     return replace(report, problems=tuple(problems))
 
