@@ -330,7 +330,7 @@ def _page_context(request: HttpRequest, submission: Submission, **values: Any) -
     """
     status = describe_with_standing(submission, complete=permissions.may_manage(request.user, submission))
     engine = ENGINES.get(submission.engine)
-    defaults = {parameter.name: parameter.default for parameter in engine.parameters} if engine else {}
+    defaults = engine.complete({}) if engine else {}
     model, remarks = submission.checkpoint, []
     # Neither parameters nor datasets override the prompts.
     has_default_prompts = submission.parameters.get("query_prompt") == AUTO
@@ -347,9 +347,7 @@ def _page_context(request: HttpRequest, submission: Submission, **values: Any) -
         "site_address": site_address(request),
         "engine_label": engine.label if engine else submission.engine,
         "changed_parameters": {
-            name: value
-            for name, value in submission.parameters.items()
-            if name not in defaults or value != defaults[name]
+            name: value for name, value in submission.parameters.items() if value != defaults.get(name)
         },
         "credits": source_runs(submission, complete=status.complete) if submission.engine else [],
         "prompt_remarks": remarks,

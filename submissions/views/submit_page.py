@@ -162,7 +162,7 @@ class SubmissionPage:
 
     @property
     def chosen_team(self) -> Team | None:
-        """Team of a submission with the entered values, None for one that is created with it."""
+        """Team that a submission with the entered values belongs to; None if the submission creates its team."""
         if self.system is not None and self.system.team is not None:
             return self.system.team
         return self.form.teams.get(self.form["team"].value() or "", self.team)
@@ -244,8 +244,8 @@ class SubmissionPage:
         """
         reports = refusal.files if refusal else reports
         refused_names = {report.name.split("/")[0] for report in reports if not report.report.valid}
-        problems = [problem for report in reports for problem in report.report.problems]
-        problems += refusal.problems if refusal else ()
+        file_problems = [problem for report in reports for problem in report.report.problems]
+        problems = refusal.all_problems() if refusal else file_problems
         return {
             **(self._own_facts(self.person) if isinstance(self.person, User) else {}),
             "section": "submit",
@@ -342,25 +342,27 @@ class SubmitPage(SubmissionPage):
     def _seeds(self) -> list[str]:
         return split_labels(self.request.POST.getlist("seeds"))
 
+    @property
+    def _posted_dataset(self) -> str:
+        """Slug of the suggested dataset whose button was used, or of the chosen dataset; may be empty."""
+        return self.request.POST.get("use") or self.request.POST.get("dataset", "")
+
     def files(self) -> list[IncomingFile]:
         """Return the sent files and the selected uploads, each with its dataset if one was chosen.
 
         The dataset is that of the file's own input, of the field next to an upload, or of the field `dataset`.
         """
         post, files = self.request.POST, []
-        default_dataset = post.get("use") or post.get("dataset", "")
         for field, uploads in self.request.FILES.lists():
             kind, _separator, slug = field.partition(":")
             if (kind == "run" and slug) or field == MULTIPLE_FILES:
-                files += [incoming_file(upload, slug or default_dataset) for upload in uploads]
+                files += [incoming_file(upload, slug or self._posted_dataset) for upload in uploads]
         for field, upload_ids in post.lists():
             kind, _separator, slug = field.removeprefix(UPLOAD_PREFIX).partition(":")
             if field.startswith(UPLOAD_PREFIX) and ((kind == "run" and slug) or kind == MULTIPLE_FILES):
-                upload_datasets = [(key, slug or post.get(f"dataset:{key}") or default_dataset) for key in upload_ids]
-                files += [
-                    incoming_upload(self.user, upload_id, Upload.Kind.RUN, slug_or_empty)
-                    for upload_id, slug_or_empty in upload_datasets
-                ]
+                for key in upload_ids:
+                    dataset = slug or post.get(f"dataset:{key}") or self._posted_dataset
+                    files.append(incoming_upload(self.user, key, Upload.Kind.RUN, dataset))
         return files
 
     def context(self, *arguments: Any, **changes: Any) -> dict[str, Any]:
@@ -419,9 +421,7 @@ class SubmitPage(SubmissionPage):
 
         Each has the reason if it is closed, and whether it was chosen.
         """
-        chosen_slug = (
-            self.request.POST.get("use") or self.request.POST.get("dataset") or self.request.GET.get("dataset", "")
-        )
+        chosen_slug = self._posted_dataset or self.request.GET.get("dataset", "")
         kinds = (DatasetFile.Kind.QUERIES, DatasetFile.Kind.CORPUS, DatasetFile.Kind.DOCUMENT_IDS)
         datasets = datasets_with_content()
         closed_reasons = closed_datasets((dataset.pk for dataset in datasets), timezone.now())
