@@ -33,7 +33,7 @@ class ImportingDatasetAdmin(DatasetAdmin):
         return job.pk
 
     def download_job(self, key: int) -> dict[str, Any]:
-        """Describe a job of `request_download`; empty if it was deleted a day after its end."""
+        """Describe a job of `request_download`. Empty if the job was deleted, a day after its end."""
         return _describe(Job.objects.filter(pk=key, kind=Job.Kind.DOWNLOAD).first())
 
     def cancel_download(self, key: int) -> None:

@@ -19,7 +19,7 @@ MAX_COMPARED_DOCUMENTS = 2_000
 #: Minimum Jaccard similarity between the topics of a file and a dataset, with and without a corpus. Topics alone are
 #: weak evidence, because many collections number theirs from 1.
 MIN_SIMILARITY, MIN_SIMILARITY_WITHOUT_CORPUS = 0.1, 0.5
-#: Numbers of fields in lines whose first field may be a query and whose third a document, even if others are missing.
+#: Numbers of fields in lines from which ids are read. The last two fields of a run's line may be missing.
 _COMPARED_FIELDS = range(4, 7)
 
 

@@ -344,7 +344,7 @@ class SubmitPage(SubmissionPage):
 
     @property
     def _posted_dataset(self) -> str:
-        """Slug of the suggested dataset whose button was used, or of the chosen dataset; may be empty."""
+        """Slug of the suggested dataset whose button was used, or of the chosen dataset, or empty."""
         return self.request.POST.get("use") or self.request.POST.get("dataset", "")
 
     def files(self) -> list[IncomingFile]:

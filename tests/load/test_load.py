@@ -155,7 +155,7 @@ def test_every_address_that_readers_begin_with_is_there(client: Client) -> None:
         bounds = read_page(board, client.get(board).content).links["bound"]
         view = client.get(rare_view(board, bounds, Random(1)), headers=HTMX)
         assert view.status_code == 200, board
-        # Of some views, systems without all datasets have more columns.
+        # Some views have more columns, because they include systems without all datasets.
         assert set(bounds) <= set(read_page(board, view.content).links["bound"])
     assert filling.work_is_done()
     assert filling.states(["none"]) == {}

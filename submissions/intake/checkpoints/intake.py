@@ -294,9 +294,9 @@ def _validate_request(request: ModelRequest, team: Team, system: System | System
 
 
 def check_model(person: Person, archive: CheckpointArchive, engine: EngineDescription | None) -> FileReport:
-    """Return the report of an archive for the engine, or for any, without storing it.
+    """Return the report on an archive for the engine, or for all engines if it is None. Nothing is stored.
 
-    Raises Refused before reading an image that the person may not submit, and TooManyChecks.
+    Raises Refused, before an image is read, if the person may not submit images. Raises TooManyChecks.
     """
     if engine and engine.runs_image:
         _refuse_image(get_teams(person), unprotected=False)

@@ -290,7 +290,7 @@ def test_a_run_named_as_results_is_scored_and_other_json_is_refused(demo: Datase
     assert other.problem("json")["message"] == "query 'k1' has no object of document scores"
 
 
-def test_a_zip_without_runs_says_what_it_contains(demo: Dataset, api: Api) -> None:
+def test_a_zip_without_runs_is_refused_with_a_list_of_its_files(demo: Dataset, api: Api) -> None:
     content = zipped({"README.md": "# Runs", "config.json": '{"k1": 0.9}'})
     problem = api.post("check/", file=upload(content, "runs.zip")).problem("empty")
     assert problem["message"] == "the zip contains no runs, only README.md, config.json"

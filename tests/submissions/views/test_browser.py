@@ -76,7 +76,7 @@ def test_a_run_is_checked_submitted_and_followed_without_a_reload(
     assert page.locator("main [hx-get]").count() == 0
 
 
-def test_another_dataset_is_checked_at_once(
+def test_a_choice_of_another_dataset_repeats_the_check(
     demo: Dataset, alice: User, page: Page, live_server: Any, run: Path, tmp_path: Path
 ) -> None:
     sign_in(page.context, alice, live_server.url)

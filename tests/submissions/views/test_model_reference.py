@@ -79,7 +79,7 @@ def test_refusals_and_the_form_lead_there(signed_in: Client) -> None:
 
 
 def test_the_types_are_those_of_the_pinned_library() -> None:
-    """Written by `python -m packages.model_types`; a new version of the library wants it again."""
+    """After an update of the library, `python -m packages.model_types` must write the list again."""
     assert library_models().version == version("transformers")
 
 

@@ -162,7 +162,7 @@ def test_a_check_of_a_bad_file_does_not_mention_a_submission(demo: Dataset, sign
     assert "was submitted" not in page
 
 
-def test_a_file_that_is_only_named_zip_is_no_zip(demo: Dataset, signed_in: Client) -> None:
+def test_a_file_with_the_name_of_a_zip_must_be_a_zip(demo: Dataset, signed_in: Client) -> None:
     for content in (run_text(), ""):
         page = one_line(signed_in.post("/submit/", {**CHECK, "several": upload(content, "demo.zip")}).content.decode())
         assert "the file is not a zip, although its name ends in .zip" in page
