@@ -97,8 +97,7 @@ class ModelLoad:
 
     def _parameter(self, name: str, fallback: int) -> int:
         """Return the value of a parameter, its default, or `fallback` if the engine has no such parameter."""
-        defaults = {parameter.name: parameter.default for parameter in self.engine.parameters}
-        value = self.parameters.get(name, defaults.get(name, fallback))
+        value = {**self.engine.complete({}), **self.parameters}.get(name, fallback)
         return int(value) if isinstance(value, int | float) else fallback
 
 
