@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from tarfile import BLOCKSIZE, HeaderError, TarInfo
 from typing import TYPE_CHECKING
 
+from evaluation.core.files import read_exactly
+
 if TYPE_CHECKING:
     import hashlib
 
@@ -39,22 +41,16 @@ class TarReader:
         """Skip forward to a position."""
         if position < self._position:
             raise DamagedTar("a member is read twice")
-        while self._position < position:
-            if not self.read(min(position - self._position, _BLOCK)):
-                raise DamagedTar("it is truncated")
+        for _block in self.blocks(position - self._position):
+            pass
 
     def skip(self, size: int) -> None:
         """Skip the next bytes. Raises DamagedTar if there are fewer."""
         self.seek(self._position + size)
 
     def blocks(self, size: int) -> Iterator[bytes]:
-        """Yield the next `size` bytes of content. Raises DamagedTar if there are fewer."""
-        while size:
-            block = self.read(min(size, _BLOCK))
-            if not block:
-                raise DamagedTar("it is truncated")
-            size -= len(block)
-            yield block
+        """Return an iterator over the next `size` bytes of content. Raises DamagedTar if there are fewer."""
+        return read_exactly(self.read, size, _BLOCK, DamagedTar("it is truncated"))
 
     def drain(self) -> None:
         """Read to the end, where only a bounded number of bytes may follow the last member."""

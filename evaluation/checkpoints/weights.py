@@ -27,7 +27,7 @@ from evaluation.checkpoints.findings import (
     quoted,
     summarize_names,
 )
-from evaluation.core.files import open_regular
+from evaluation.core.files import open_regular, read_exactly
 
 _MAX_DIMENSIONS = 8
 _MAX_NAME = 256
@@ -155,13 +155,8 @@ def read_blocks(tensor: Tensor) -> Iterator[bytes]:
     """Yield the tensor's bytes, a few MiB at a time. Raises NotSafetensors if the file has become shorter."""
     with _open_file(tensor.path) as file:
         file.seek(tensor.start)
-        remaining_bytes = tensor.end - tensor.start
-        while remaining_bytes:
-            block = file.read(min(remaining_bytes, _BLOCK))
-            if not block:
-                raise NotSafetensors("the file became shorter while it was read")
-            remaining_bytes -= len(block)
-            yield block
+        shortage = NotSafetensors("the file became shorter while it was read")
+        yield from read_exactly(file.read, tensor.end - tensor.start, _BLOCK, shortage)
 
 
 def is_finite(tensor: Tensor) -> bool:

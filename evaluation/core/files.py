@@ -4,6 +4,7 @@ import errno
 import hashlib
 import os
 import stat
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,6 +19,16 @@ def open_regular(path: Path) -> BinaryIO:
         return os.fdopen(descriptor, "rb")
     os.close(descriptor)
     raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+
+
+def read_exactly(read: Callable[[int], bytes], size: int, block_size: int, shortage: Exception) -> Iterator[bytes]:
+    """Yield the next `size` bytes in blocks of at most `block_size` bytes. Raises `shortage` if there are fewer."""
+    while size:
+        block = read(min(size, block_size))
+        if not block:
+            raise shortage
+        size -= len(block)
+        yield block
 
 
 def file_sha256(path: Path) -> str:
