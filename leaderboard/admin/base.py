@@ -73,6 +73,21 @@ class CurationAdmin(SimpleHistoryAdmin):
     #: Phrases for one and for several pending rows, and the query string of the list that shows them.
     pending: ClassVar[tuple[str, str, str] | None] = None
 
+    #: Pages that start a task: label, URL name, and permissions. Lists and the index link them.
+    starts: ClassVar[tuple[tuple[str, str, tuple[str, ...]], ...]] = ()
+
+    def start_links(self, request: HttpRequest) -> list[tuple[str, str]]:
+        """Return label and URL of the pages that start a task, and of the form for a new row, if the user may."""
+        links = [(words, reverse(name)) for words, name, rights in self.starts if request.user.has_perms(rights)]
+        if self.has_add_permission(request):
+            url = reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_add")
+            links.append((gettext("Add %s") % self.opts.verbose_name, url))
+        return links
+
+    def alerts(self) -> Iterable[str]:
+        """Return sentences on faults of the site, which the index shows first and which this list explains."""
+        return ()
+
     def pending_rows(self) -> QuerySet[Any]:
         """Return the rows that match the query string of `pending`, which await a curator's decision."""
         query = self.pending[2].removeprefix("?") if self.pending else ""
@@ -128,7 +143,7 @@ class CurationAdmin(SimpleHistoryAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return the fieldsets; if the user may save, the last one has the reason and the version token.
 
-        Otherwise, JSON dictionaries are shown as tables, and fields without a value are folded.
+        Otherwise, JSON dictionaries are shown as tables, and fields without a value are in the last, folded fieldset.
         """
         sets: list[tuple[Any, dict[str, Any]]] = [
             (title, {**options, "fields": [name for name in options["fields"] if name not in OWN_FIELDS]})
@@ -141,7 +156,10 @@ class CurationAdmin(SimpleHistoryAdmin):
         empty = [name for _, options in sets for name in options["fields"] if not getattr(obj, name, True)]
         for _, options in sets:
             options["fields"] = [tables.get(name, name) for name in options["fields"] if name not in empty]
-        return [*sets, (gettext("More details"), {"fields": empty, "classes": ("collapse",)})] if empty else sets
+        if empty and "collapse" not in sets[-1][1].get("classes", ()):
+            sets.append(folded(gettext("More details")))
+        sets[-1][1]["fields"] = [*sets[-1][1]["fields"], *empty]
+        return sets
 
     def inline_rows(self, request: HttpRequest) -> list[tuple[type[models.Model], str]]:
         """Return the models of the inlines, each with the name of its foreign key to this model."""
@@ -228,7 +246,8 @@ class CurationAdmin(SimpleHistoryAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
         with acting(curator(request), get_reason(request)):
             title = capfirst(self.opts.verbose_name_plural)
-            return super().changelist_view(request, {"title": title, **(extra_context or {})})
+            context = {"title": title, "starts": self.start_links(request), **(extra_context or {})}
+            return super().changelist_view(request, context)
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
         """Confirm and delete the object, and record the deletion with a reason.

@@ -149,7 +149,7 @@ class DatasetAdmin(TableImportExportAdmin):
         **TableImportExportAdmin.pages, "import": "import/", "imported": "<int:pk>/imported/",
         "measures": "<int:pk>/measures/",
     }  # fmt: skip
-    change_list_template = "admin/leaderboard/dataset/change_list.html"
+    starts = (("Import dataset", "admin:leaderboard_dataset_import", ("leaderboard.add_dataset",)),)
     list_display = ("name", "slug", "state", "judgements", "primary_measure", "current_version", "page")
     list_filter = ("state", "hidden", "runs_only")
     search_fields = ("name", "slug", "task", "domain")

@@ -14,10 +14,10 @@ from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from leaderboard.admin.base import ReadOnlyAdmin
+from leaderboard.admin.base import ReadOnlyAdmin, folded
 from leaderboard.admin.forms import optional_text, tick_box
 from leaderboard.admin.pages import Operation, ReasonForm
-from leaderboard.admin.reported import report_view
+from leaderboard.admin.reported import REPORTS, report_view
 from leaderboard.boards.system.standing import differing_entries
 from leaderboard.core.text.numbers import DECIMALS, difference, format_value, signed
 from leaderboard.importing.reported.loader import withdraw_figure
@@ -111,7 +111,18 @@ class EntryAdmin(ReadOnlyAdmin):
         "system__name", "system__slug", "dataset__name", "dataset__slug", "source__title", "submission_reference",
     )  # fmt: skip
     date_hierarchy = "published_at"
-    change_list_template = "admin/leaderboard/entry/change_list.html"
+    starts = (("Enter reported results", "admin:leaderboard_entry_report", REPORTS),)
+    fieldsets = (
+        (None, {"fields": (
+            "system", "dataset", "configuration", "score", "difference", "runs", "provenance", "visibility",
+            "withdrawal_reason", "moderation_reason", "training", "missing_queries", "round", "source", "locator",
+            "submitter", "published_at", "scores", "private_scores", "figures",
+        )}),
+        folded(
+            "Technical details", "facts", "deviations", "evaluation", "comparison_group", "run_type", "pooled",
+            "submission_reference", "public_wanted", "due_at",
+        ),
+    )  # fmt: skip
     help_texts: ClassVar = {"facts": "Properties of the system and of this run."}
     pages: ClassVar = {"report": "report/"}
     report_view = report_view
@@ -136,12 +147,23 @@ class EntryAdmin(ReadOnlyAdmin):
         measure = entry.dataset.primary_measure
         return f"{measure} {format_value(entry.scores.get(measure), DECIMALS)}"
 
-    @admin.display(description=_("difference"))
+    @admin.display(description=_("difference from the baseline"))
     def difference(self, entry: Any) -> str:
         """Return the difference from the baseline, or the word baseline."""
         measure, baseline_scores = entry.dataset.primary_measure, entry.baseline_scores or {}
         delta = difference(entry.scores.get(measure), baseline_scores.get(measure))
         return "baseline" if entry.is_baseline else signed(delta, DECIMALS)
+
+    @admin.display(description=_("runs"))
+    def runs(self, entry: Entry) -> str:
+        """Return in words whether the scores are those of one run or means over a seed set, and whether it was late."""
+        seeds = _("mean of %s runs with different seeds") % entry.seed_count if entry.seed_count else _("single run")
+        return f"{seeds}, {_('submitted after the round had closed')}" if entry.late else str(seeds)
+
+    def tools(self, request: HttpRequest, obj: Entry) -> list[tuple[str, str]]:
+        """Return links to the pages that show the result."""
+        pages = (_("Open the board"), obj.dataset), (_("Open the system’s page"), obj.system)
+        return [(str(words), page.get_absolute_url()) for words, page in pages]
 
     def acts(self, obj: Entry) -> Iterable[str]:
         """Return the actions for the entry.

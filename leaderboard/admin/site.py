@@ -23,14 +23,20 @@ from leaderboard.models import User
 
 #: Tasks of curators, and model names of their lists. All other lists belong to the last task.
 TASKS = {
-    "Datasets and judgments": (
-        "dataset", "datasetversion", "benchmark", "qrels", "pool", "judgementimport", "rescore",
+    "Datasets": (
+        "dataset", "benchmark", "round", "pool", "judgementimport", "rescore", "datasetversion", "qrels",
     ),
-    "Results and flags": ("entry", "challenge", "flag", "system", "source", "measurement"),
-    "Rounds and agreements": ("round", "agreement", "acceptance"),
-    "People and teams": ("user", "team", "quotaexception", "quotause", "emailaddress", "group"),
-    "System": (),
+    "Submissions": (
+        "entry", "challenge", "flag", "system", "quotaexception", "source", "measurement", "quotause",
+    ),
+    "Accounts": ("user", "team", "group", "agreement", "acceptance", "emailaddress"),
+    "Operation": ("worker", "switch", "hardwareclass", "price"),
 }  # fmt: skip
+#: Lists that the index shows in one line: the site or other tasks write their rows.
+RECORDS = frozenset({
+    "datasetversion", "qrels", "source", "measurement", "quotause", "acceptance", "emailaddress", "auditrecord",
+    "notice", "webhook", "delivery",
+})  # fmt: skip
 
 
 def pending_rows(request: HttpRequest) -> list[dict[str, Any]]:
@@ -57,11 +63,19 @@ _django_index, _get_django_app_list = admin.site.index, admin.site.get_app_list
 
 
 def index(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
-    """Show the index page, with lists grouped by task and all pending decisions."""
-    pending, groups = pending_rows(request), task_groups(request)
-    for entry in (entry for group in groups for entry in group["models"]):
-        entry["waiting"] = [row for row in pending if row["model"] is entry["model"]]
-    return _django_index(request, {**(extra_context or {}), "waiting": pending, "app_list": groups})
+    """Show the index page, with faults of the site, all pending decisions, and lists grouped by task."""
+    pending, groups, alerts = pending_rows(request), task_groups(request), []
+    for group in groups:
+        lists = [entry for entry in group["models"] if entry["object_name"].lower() not in RECORDS]
+        group |= {"lists": lists, "records": [entry for entry in group["models"] if entry not in lists], "starts": []}
+        for entry in lists:
+            page = admin.site._registry[entry["model"]]
+            entry["waiting"] = [row for row in pending if row["model"] is entry["model"]]
+            if isinstance(page, CurationAdmin):
+                group["starts"] += page.start_links(request)
+                alerts += [(sentence, entry["admin_url"]) for sentence in page.alerts()]
+    context = {"alerts": alerts, "waiting": pending, "app_list": groups}
+    return _django_index(request, {**(extra_context or {}), **context})
 
 
 def task_groups(request: HttpRequest, app_label: str | None = None) -> list[dict[str, Any]]:
@@ -72,17 +86,18 @@ def task_groups(request: HttpRequest, app_label: str | None = None) -> list[dict
     lists = _get_django_app_list(request, app_label)
     if app_label is not None:
         return lists
-    *tasks, last_task = TASKS
-    positions = {name: (task, number) for task in tasks for number, name in enumerate(TASKS[task])}
+    last_task = list(TASKS)[-1]
+    positions = {name: (task, number) for task, names in TASKS.items() for number, name in enumerate(names)}
     groups: dict[str, list[Any]] = {task: [] for task in TASKS}
     for entry in (entry for group in lists for entry in group["models"]):
-        groups[positions.get(entry["model"]._meta.model_name, (last_task, 0))[0]].append(entry)
+        entry["add_url"] = None  # Lists and the index link the pages that start a task.
+        groups[positions.get(entry["model"]._meta.model_name, (last_task, 99))[0]].append(entry)
     return [
         {
             "name": task,
             "app_label": slugify(task),
             "app_url": f"{reverse('admin:index')}#{slugify(task)}",
-            "models": sorted(models, key=lambda row: positions.get(row["model"]._meta.model_name, (last_task, 0))[1]),
+            "models": sorted(models, key=lambda row: positions.get(row["model"]._meta.model_name, (last_task, 99))[1]),
         }
         for task, models in groups.items()
         if models
@@ -113,7 +128,6 @@ def login(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> 
     return redirect("mfa_index")
 
 
-admin.site.site_header = f"{settings.SITE_NAME} curation"
 admin.site.site_title = settings.SITE_NAME
 admin.site.index_title = "Curation"
 admin.site.index_template = "admin/curation_index.html"

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.db.models import Count, Max, Min, QuerySet
 
 from leaderboard.models import HardwareClass, WorkRequest
+from leaderboard.views.health import broker_answers, disk_state
 from submissions.models import TERMINAL, WAITING, AccountMail, Delivery, Job, Notice, State, Worker
 from submissions.models.notifications import is_due
 from submissions.queue.workers import SILENCE
@@ -16,6 +17,13 @@ from submissions.queue.workers import SILENCE
 #: States that count as failures; rejected files are the submitter's responsibility, but their codes are listed.
 _ENDED_BADLY = (State.FAILED, State.TIMED_OUT, State.REJECTED)
 _PERIOD = timedelta(days=1)
+#: Consequences if no worker of a queue is alive, even before something waits. A site needs no GPU.
+_WITHOUT_WORKER = {
+    "score": "runs are accepted but must wait", "cpu": "baselines and models must wait",
+    "dispatch": "imports and rescores must wait",
+}  # fmt: skip
+#: Waiting time after which work is reported that live workers do not start.
+_PATIENCE = timedelta(minutes=10)
 #: The name of the service for each queue, as in `make run` and compose.
 SERVICES = {
     "score": "scorer", "cpu": "retriever", "gpu": "GPU retriever", "notices": "notifier", "dispatch": "dispatcher",
@@ -87,16 +95,22 @@ class QueueRow:
 
     @property
     def problem(self) -> str:
-        """Sentence about waiting jobs without a worker, or about missing scorers; empty if there is no problem."""
-        if self.workers:
+        """Sentences about a missing worker or work that workers do not start, and the remedy; empty if all is well."""
+        is_late = self.oldest is not None and self.oldest >= _PATIENCE
+        if self.workers and (self.under_way or not is_late):
             return ""
+        remedy = f"Start the {SERVICES[self.name]}."
         if not self.waiting:
-            nobody_scores = self.name == Job.Queue.SCORE and not self.refusing
-            return "No score worker is alive: runs are accepted but must wait." if nobody_scores else ""
-        subject = f"{self.waiting:,} {self.unit}{'s wait' if self.waiting != 1 else ' waits'}"
+            consequence = "" if self.refusing else _WITHOUT_WORKER.get(self.name)
+            return f"No {self.name} worker is alive: {consequence}. {remedy}" if consequence else ""
+        subject = f"{self.waiting:,} {self.unit}{'s wait' if self.waiting != 1 else ' waits'} in {self.name}"
+        if is_late and self.oldest is not None:
+            subject += f" for {self.oldest.total_seconds() // 60:,.0f} minutes"
+        if self.workers:
+            return f"{subject}, but no worker starts {'it' if self.waiting == 1 else 'them'}. See the workers’ logs."
         if self.refusing:
-            return f"{subject} in {self.name}: its workers refuse work."
-        return f"{subject} in {self.name}, and no {self.name} worker is alive."
+            return f"{subject}: its workers refuse work."
+        return f"{subject}, and no {self.name} worker is alive. {remedy}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +130,10 @@ class Overview:
         live_workers = [row.worker for row in self.workers if row.alive]
         refusals = dict.fromkeys(worker.refusal for worker in live_workers if worker.refusal)
         problems = [*(queue.problem for queue in self.queues if queue.problem), *refusals]
+        if not broker_answers():
+            problems.insert(0, "The message broker does not answer, so jobs start late. Start Valkey or Redis.")
+        if disk_state() != "ok":
+            problems.insert(0, "The disk is full, so uploads are refused. Free space under RUNBOARD_VAR.")
         if settings.CONTAINERS:
             names = [worker.name for worker in live_workers if worker.sandbox.get("lacks_memory_groups")]
             problems += [f"Container images can exceed their memory on {name}: set SANDBOX_CGROUP." for name in names]

@@ -42,7 +42,7 @@ def status(request: HttpRequest) -> HttpResponse:
         (_("Uploads"), has_disk_space, _("The disk is full. Uploads are refused until there is space.")),
         (_("Scoring"), has_scorers, _("No worker is online. Submissions wait until one is.")),
     ]
-    is_stuck = any(queue.problem for queue in queues.values())
+    is_stuck = any(queue.waiting and queue.problem for queue in queues.values())
     public = EntryQuerySet(Entry).public().select_related("system", "dataset")
     context = {
         "section": "status",

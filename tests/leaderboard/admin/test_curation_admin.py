@@ -208,9 +208,7 @@ def test_the_first_page_says_what_waits_for_a_decision(admin_client: Client) -> 
     page = one_line(admin_client.get("/admin/").content.decode())
     assert "<strong>1</strong> challenge is open" in page
     groups = re.findall(r'<h2 id="[a-z-]+">([^<]+)</h2>', page)[1:]
-    assert groups == [
-        "Datasets and judgments", "Results and flags", "Rounds and agreements", "People and teams", "System",
-    ]  # fmt: skip
+    assert groups == ["Datasets", "Submissions", "Accounts", "Operation"]
     assert re.search(r'href="/admin/leaderboard/challenge/">Challenges</a>\s*<a class="count" href="[^"]+">1<', page)
     listed = admin_client.get("/admin/leaderboard/challenge/?state__exact=open").content.decode()
     assert "Doubted" in listed
@@ -242,10 +240,33 @@ def test_fields_without_a_value_are_folded_on_pages_that_cannot_be_edited(curato
     entry = score(scored_dataset(), "First", ndcg=0.5)
     page = curator.get(f"{ENTRIES}{entry.pk}/change/").content.decode()
     shown, folded = page.split("<details><summary>")
-    assert "More details" in folded
-    assert "Moderation reason:" in folded
-    assert "Moderation reason:" not in shown
+    assert "Technical details" in folded
+    for label in ("Moderation reason:", "Comparison group:", "Facts:"):
+        assert label in folded
+        assert label not in shown
     assert "Scores:" in shown
+    assert "single run" in shown
+    assert "Open the board" in shown
+
+
+def test_the_first_page_starts_tasks_and_adds_no_rows_that_only_the_site_writes(curator: Client) -> None:
+    page = one_line(curator.get("/admin/").content.decode())
+    tasks = re.findall(r'<a class="button" href="([^"]+)">([^<]+)</a>', page)
+    assert ("/admin/leaderboard/dataset/import/", "Import dataset") in tasks
+    assert ("/admin/leaderboard/pool/draw/", "Draw a pool") in tasks
+    assert ("/admin/leaderboard/rescore/add/", "Add rescore") in tasks
+    assert "addlink" not in page
+    records = re.findall(r'<p class="note records">(.*?)</p>', page)
+    assert "Qrels</a>" in records[0]
+    assert not [words for _address, words in tasks if words in ("Add source", "Add publication", "Add email address")]
+
+
+def test_the_header_of_curation_leads_back_to_the_site(curator: Client) -> None:
+    header = one_line(curator.get(ENTRIES).content.decode()).split("<header")[1].split("</header>")[0]
+    assert '<a class="brand" href="/">' in header
+    for address, words in (("/benchmarks/", "Leaderboards"), ("/submit/", "Submit"), ("/docs/", "Docs")):
+        assert f'<a href="{address}">{words}</a>' in header
+    assert f'href="{reverse("account_logout")}">Sign out</a>' in header
 
 
 def test_no_list_is_filtered_by_a_column_that_it_does_not_offer(client: Client) -> None:

@@ -259,8 +259,8 @@ def test_the_page_after_the_import_follows_the_baseline(tmp_path: Path, curator:
 
 def test_the_index_begins_with_the_tasks_of_curators(curator: Client) -> None:
     page = text(curator.get("/admin/"))
-    assert page.index("To review") < page.index("Import dataset") < page.index("Enter a reported result")
-    assert page.index("Enter a reported result") < page.index("Datasets and judgments")
+    assert page.index("To review") < page.index("Import dataset") < page.index("Benchmarks</a>")
+    assert page.index("Enter reported results") < page.index("Entries</a>")
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ from django.utils import timezone
 
 from leaderboard.models import User, WorkRequest
 from submissions.models import AccountMail, Job, State, Worker
+from submissions.status import overview
 from submissions.status.description import describe_job
 from tests.factories import make_dataset, make_job
 
@@ -57,6 +59,41 @@ def test_operators_see_that_nothing_is_scored_before_anything_waits(staff: Clien
     assert missing not in staff.get(ADDRESS).content.decode()
 
 
+def first_page(staff: Client) -> list[str]:
+    """The faults of the site on the index of the admin."""
+    page = " ".join(staff.get("/admin/").content.decode().split())
+    return re.findall(rf'<a href="{ADDRESS}"><strong>!</strong> ([^<]+)</a>', page)
+
+
+def test_the_index_begins_with_faults_and_remedies(staff: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overview, "broker_answers", lambda: False)
+    monkeypatch.setattr(overview, "disk_state", lambda: "full")
+    assert first_page(staff) == [
+        "The disk is full, so uploads are refused. Free space under RUNBOARD_VAR.",
+        "The message broker does not answer, so jobs start late. Start Valkey or Redis.",
+        "No score worker is alive: runs are accepted but must wait. Start the scorer.",
+        "No cpu worker is alive: baselines and models must wait. Start the retriever.",
+        "No dispatch worker is alive: imports and rescores must wait. Start the dispatcher.",
+    ]
+    monkeypatch.undo()
+    monkeypatch.setattr(overview, "broker_answers", lambda: True)
+    announce("host:10", "score", "cpu", "dispatch")
+    assert first_page(staff) == []
+
+
+def test_the_index_reports_jobs_that_no_worker_starts(staff: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overview, "broker_answers", lambda: True)
+    announce("host:10", "score", "cpu", "dispatch")
+    jobs = [make_job(make_dataset(), queue=Job.Queue.CPU) for _ in range(2)]
+    assert first_page(staff) == []
+    Job.objects.filter(pk=jobs[0].pk).update(created_at=timezone.now() - timedelta(minutes=32, seconds=9))
+    assert first_page(staff) == ["2 jobs wait in cpu for 32 minutes, but no worker starts them. See the workers’ logs."]
+    Job.objects.filter(pk=jobs[1].pk).update(
+        worker="host:10:11", state=State.RETRIEVING, lease_expires_at=timezone.now() + timedelta(seconds=50)
+    )
+    assert first_page(staff) == []
+
+
 def test_operators_see_that_images_can_exceed_their_memory(staff: Client, settings: Any) -> None:
     missing = "Container images can exceed their memory on host:20: set SANDBOX_CGROUP."
     announce("host:10", "cpu")
@@ -85,7 +122,7 @@ def test_operators_see_workers_queues_jobs_and_failures(staff: Client) -> None:
         make_job(dataset, state=State.FAILED, error_code="worker_lost", finished_at=timezone.now())
     page = staff.get(ADDRESS).content.decode()
     for text in (
-        "1 job waits in gpu, and no gpu worker is alive.", "manage.py migrate", "refuses work",
+        "1 job waits in gpu, and no gpu worker is alive. Start the GPU retriever.", "manage.py migrate", "refuses work",
         "host:10:11", "worker_lost", "working",
     ):  # fmt: skip
         assert text in page, text
