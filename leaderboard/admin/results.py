@@ -115,8 +115,8 @@ class EntryAdmin(ReadOnlyAdmin):
     fieldsets = (
         (None, {"fields": (
             "system", "dataset", "configuration", "score", "difference", "runs", "provenance", "visibility",
-            "withdrawal_reason", "moderation_reason", "training", "missing_queries", "round", "source", "locator",
-            "submitter", "published_at", "scores", "private_scores", "figures",
+            "withdrawal_reason", "moderation_reason", "training", "missing_queries", "round", "late", "source",
+            "locator", "submitter", "published_at", "scores", "private_scores", "figures",
         )}),
         folded(
             "Technical details", "facts", "deviations", "evaluation", "comparison_group", "run_type", "pooled",
@@ -156,9 +156,9 @@ class EntryAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("runs"))
     def runs(self, entry: Entry) -> str:
-        """Return in words whether the scores are those of one run or means over a seed set, and whether it was late."""
-        seeds = _("mean of %s runs with different seeds") % entry.seed_count if entry.seed_count else _("single run")
-        return f"{seeds}, {_('submitted after the round had closed')}" if entry.late else str(seeds)
+        """Return in words whether the scores are those of one run or means over a seed set, if that is known."""
+        single = _("as reported") if entry.provenance == Entry.Provenance.REPORTED else _("single run")
+        return str(_("mean of %s runs with different seeds") % entry.seed_count if entry.seed_count else single)
 
     def tools(self, request: HttpRequest, obj: Entry) -> list[tuple[str, str]]:
         """Return links to the pages that show the result."""
