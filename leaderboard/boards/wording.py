@@ -8,6 +8,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from evaluation.statistics.randomisation import CORRECTION
+from leaderboard.boards.columns.significance import format_p_value
 from leaderboard.core.text.numbers import direction
 from leaderboard.results.significance.statements import BoardStatements, Statement
 
@@ -18,8 +19,8 @@ def shorten(text: str, length: int) -> str:
 
 
 def p_text(p: float) -> str:
-    """Return `= 0.037` or `< 0.001`."""
-    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
+    """Return `= 0.037` or `< 0.001`, with more digits if three would hide that p is below the significance level."""
+    return "< 0.001" if p < 0.001 else f"= {format_p_value(p)}"
 
 
 def p_values_text(statement: Statement) -> str:

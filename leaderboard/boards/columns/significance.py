@@ -20,6 +20,7 @@ from leaderboard.core.text import numbers
 from leaderboard.core.text.dates import format_day
 from leaderboard.results.board_rows.entry_rows import SCORED
 from leaderboard.results.significance.types import (
+    ALPHA,
     BoardCertainty,
     EntryCertainty,
     MeasureCertainty,
@@ -204,8 +205,13 @@ def ranks_text(certainty: EntryCertainty) -> str:
 
 
 def format_p_value(p: float, decimals: int = 3) -> str:
-    """Return a p-value as text, such as `0.214` or `<0.001`."""
+    """Return a p-value as text, such as `0.214` or `<0.001`.
+
+    A significant value that would round to the significance level has more decimals, such as `0.0496`.
+    """
     min_shown = 10.0**-decimals
+    while p < ALPHA <= float(f"{p:.{decimals}f}"):
+        decimals += 1
     return f"{p:.{decimals}f}" if p >= min_shown else f"<{min_shown:.{decimals}f}"
 
 
