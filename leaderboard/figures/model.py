@@ -86,10 +86,10 @@ def _format_cell(value: Cell, number_format: str) -> str:
 class Plot:
     """A drawn figure: Plotly traces and layout, and a table and caption with the same content.
 
-    `finding` is a statement that holds for exactly these data and replaces the figure's title; it is empty if the data
-    allow none. `subtitle` names the subject and measure, and appears below the title of downloaded pictures. `chosen`
-    holds the figure's own parameters that the request omitted and the figure selected. `baseline` is the name of the
-    board's baseline, for the title.
+    `finding` is a statement that holds for exactly these data; it is empty if the data allow none. It begins the
+    caption and is the title of downloaded pictures. `subtitle` names the subject and measure, and appears below that
+    title. `chosen` holds the figure's own parameters that the request omitted and the figure selected. `baseline` is
+    the name of the board's baseline, for the title.
     """
 
     data: list[Any]
@@ -101,6 +101,11 @@ class Plot:
     chosen: Mapping[str, str] = field(default_factory=dict)
     baseline: str = ""
     finding: str = ""
+
+    @property
+    def text(self) -> str:
+        """Caption that begins with the finding."""
+        return f"{self.finding}. {self.caption}" if self.finding else self.caption
 
     @classmethod
     def empty(cls, reason: str) -> Plot:
@@ -151,19 +156,17 @@ class Figure:
     has_data: Callable[[Board, Sequence[int]], bool] = lambda board, datasets: True
     folded: bool = False
 
-    def get_title(self, plot: Plot | None = None, baseline: str = "") -> str:
-        """Return the plot's finding, or the question if there is none, with the name of the baseline if it is known."""
-        baseline = plot.baseline if plot is not None else baseline
-        question = self.title.replace("the baseline", baseline or "the baseline")
-        return (plot is not None and plot.finding) or question
+    def get_title(self, baseline: str) -> str:
+        """Return the question, with the name of the baseline if it is known."""
+        return self.title.replace("the baseline", baseline or "the baseline")
 
     def as_data(self, plot: Plot) -> dict[str, Any]:
         """Return the JSON of a plot, with markup in `data` and `layout` escaped."""
         return {
             "slug": self.slug,
-            "title": self.get_title(plot),
+            "title": plot.finding or self.get_title(plot.baseline),
             "subtitle": plot.subtitle,
-            "caption": plot.caption,
+            "caption": plot.text,
             "notes": plot.notes,
             "chosen": plot.chosen,
             "data": [escape_markup(trace.to_plotly_json()) for trace in plot.data],

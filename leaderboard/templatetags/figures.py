@@ -66,9 +66,9 @@ def frame(
     query_values = QueryDict(query[1:] if figure.choices else "")
     return {
         "figure": figure,
-        "title": figure.get_title(plot, baseline),
+        "title": figure.get_title(plot.baseline if plot else baseline),
         "plot": plot,
-        "caption": (plot and plot.caption) or figure.caption,
+        "caption": (plot and plot.text) or figure.caption,
         "notes": plot.notes if plot else (),
         "level": level,
         "data_url": f"{address}?{data_query}" if data_query else address,

@@ -147,8 +147,6 @@
   }
 
   function tell(figure, found) {
-    const title = figure.querySelector("figcaption :is(h2, h3)");
-    (title.querySelector("a") ?? title).textContent = found.title;
     for (const choice of figure.querySelectorAll(".figure-choices select"))
       if (found.chosen[choice.name]) choice.value = found.chosen[choice.name];
     figure.querySelector(".figure-caption").textContent = found.caption;

@@ -62,6 +62,7 @@ def test_a_figure_is_drawn_in_view_follows_scheme_and_facets_and_can_be_taken_aw
     page.set_viewport_size({"width": 1280, "height": 720})
     figure = shown(page, "wins")
     assert any("plotly.min" in url for url in asked)
+    expect(figure.get_by_role("heading")).to_have_text("On how many datasets is each system better than BM25?")
     expect(figure.locator(".figure-caption")).to_contain_text("of the 18 that count")
     figure.get_by_text("Data", exact=True).click()
     expect(figure.get_by_role("row", name="docT5query")).to_contain_text("12")

@@ -146,7 +146,12 @@ def test_an_axis_without_points_gives_way_to_one_with_them_but_not_where_it_is_a
 def test_titles_name_the_baseline_of_the_board(board: Dataset, client: Client) -> None:
     assert ">Which systems are better than BM25?<" in client.get(f"/datasets/{board.slug}/").content.decode()
     found = client.get(f"/figures/deltas.json?dataset={board.slug}").json()
-    assert found["title"] == "2 of 4 tested systems are significantly better than BM25"
+    finding = "2 of 4 tested systems are significantly better than BM25"
+    assert found["title"] == finding, "of a downloaded picture"
+    assert found["caption"].startswith(f"{finding}. Difference in nDCG@10 ")
+    own_page = client.get(f"/figures/deltas/?dataset={board.slug}").content.decode()
+    assert finding + ". Difference in" in own_page
+    assert "Which systems are better than BM25?" in own_page
     assert "Which systems are better than the baseline?" in client.get("/figures/").content.decode()
 
 
