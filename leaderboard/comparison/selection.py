@@ -225,6 +225,12 @@ class CompareState:
         """Return the state with some values replaced."""
         return replace(self, **changes)
 
+    def with_baseline_first(self) -> CompareState:
+        """Return the state with the baseline of any board first, if the systems include one."""
+        baselines = EntryQuerySet(Entry).public().filter(is_baseline=True, system__slug__in=self.systems)
+        slugs = set(baselines.values_list("system__slug", flat=True))
+        return self.with_values(systems=tuple(sorted(self.systems, key=lambda slug: slug not in slugs)))
+
     def without_system(self, slug: str) -> CompareState:
         """Return the state without one of its systems; if this was the second of the pair, no pair is selected."""
         systems = tuple(system_slug for system_slug in self.systems if system_slug != slug)

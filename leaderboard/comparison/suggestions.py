@@ -33,7 +33,7 @@ def suggested_comparisons() -> list[SuggestedComparison]:
     suggestions: dict[frozenset[str], SuggestedComparison] = {}
     for card in cards:
         if pair := _best_pair(card.board):
-            slugs = tuple(row.entry.slug for row in pair)
+            slugs = tuple(row.entry.slug for row in sorted(pair, key=lambda row: not row.entry.is_baseline))
             # The section by query requires open judgments.
             state = CompareState(slugs, card.about["slug"] if card.judgements == "open" else "")
             names = [row.entry.system for row in pair]

@@ -321,9 +321,10 @@ class _BoardPage:
         }
 
     def _compare_url(self) -> str:
-        """Return the URL of the comparison of the pinned systems; empty unless there are two to six."""
+        """Return the URL of the comparison of two to six pinned systems with the baseline first, or an empty string."""
         board = self.board
-        slugs = list(dict.fromkeys(row.entry.slug for row in board.rows[: board.pinned]))
+        pinned_rows = sorted(board.rows[: board.pinned], key=lambda row: not row.entry.is_baseline)
+        slugs = list(dict.fromkeys(row.entry.slug for row in pinned_rows))
         if not MIN_COMPARED <= len(slugs) <= MAX_COMPARED:
             return ""
         _, kind, slug, *_ = self.path.split("/")

@@ -61,8 +61,11 @@ def compare_systems(request: HttpRequest) -> HttpResponse:
         context = {"options": options, **_form(CompareState(), choices), **_error(request, error, choices)}
         context["ready_made"] = suggested_comparisons()
         return render(request, "leaderboard/compare.html", context, status=400)
-    if request.GET.urlencode() and view.systems != tuple(request.GET.getlist("system")):
-        return redirect(reverse("compare") + view.query_string())  # Shorten the URL of a submitted form.
+    values = request.GET.getlist("system")
+    if request.GET.urlencode() and view.systems != tuple(values):  # Shorten the URL of a submitted form.
+        if not values[0]:  # The form of a new comparison, in which the user has not chosen a reference.
+            view = view.with_baseline_first()
+        return redirect(reverse("compare") + view.query_string())
     if not view.systems:
         context = {"ready_made": suggested_comparisons()}
     context = {"options": options, **_form(view, choices), **context}
@@ -89,7 +92,6 @@ def _error(request: HttpRequest, error: UnknownChoice, choices: dict[str, System
         "view": CompareState().with_values(**other_parameters),
         "error": error,
         "suggestions": links,
-        "example": next((choice.label for choice in choices.values()), ""),
         "several": names == {error.value.casefold()},
         "boxes": [*entered_values[:MAX_SYSTEMS], "", ""][: max(2, min(len(entered_values), MAX_SYSTEMS))],
     }
@@ -109,6 +111,7 @@ def _form(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any
             )
             for slug in view.systems
         ],
+        "example": next((choice.label for choice in choices.values()), ""),
         "boxes": [""] * (max(1, 2 - len(view.systems)) if len(view.systems) < MAX_SYSTEMS else 0),
         "most": MAX_SYSTEMS,
     }

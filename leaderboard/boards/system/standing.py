@@ -111,10 +111,11 @@ class Standing:
 
     @property
     def compare_path(self) -> str:
-        """URL of the comparison with `against`; empty if there is no such system."""
+        """URL of the comparison with `against`, or with the baseline if this is one; empty if there is no `against`."""
         if not self.against[0]:
             return ""
-        return f"/compare/?system={self.slug}&system={self.against[0]}&dataset={self.dataset_slug}"
+        first, second = (self.slug, self.against[0]) if self.is_baseline else (self.against[0], self.slug)
+        return f"/compare/?system={first}&system={second}&dataset={self.dataset_slug}"
 
     @property
     def badge_path(self) -> str:

@@ -57,9 +57,13 @@ def test_nothing_chosen_is_a_form_and_what_it_sends_leads_to_the_comparison(
     page = client.get("/compare/").content.decode()
     assert "Choose two to six systems" in page
     assert f'<option value="{slugs[1]}">newcomer' in page
-    sent = client.get(f"/compare/?system=BM25&system={slugs[1]}&system=&measure=")
+    assert re.search(r'placeholder="For example [^"]+"', page)
+    assert '<input type="hidden" name="system" value="">' in page, "the reference is not chosen yet"
+    sent = client.get(f"/compare/?system=&system={slugs[1]}&system=BM25&measure=")
     assert sent.status_code == 302
-    assert sent["Location"] == address(*slugs)
+    assert sent["Location"] == address(*slugs), "the baseline is the reference"
+    chosen = client.get(f"/compare/?system={slugs[1]}&system=BM25&system=&measure=")
+    assert chosen["Location"] == address(slugs[1], slugs[0]), "a chosen reference is kept"
 
 
 def test_unknown_systems_are_refused_with_similar_ones(client: Client, slugs: tuple[str, str]) -> None:
@@ -136,7 +140,7 @@ def test_a_pair_on_open_judgements_is_tested_and_shown_by_query(client: Client, 
     page = client.get(address(*slugs)).content.decode()
     text = text_of(page)
     assert "two-sided paired randomization test of this pair alone with 10,000 permutations" in text
-    assert "2 queries won, 0 tied, 0 lost. p = 0.500 for this pair." in text
+    assert "won 2, tied 0, and lost 0. p = 0.500 for this pair." in text
     assert "2/0/0" in text
     assert "By query on tiny" in text
     assert "newcomer is ahead" in text

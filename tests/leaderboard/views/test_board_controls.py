@@ -84,8 +84,7 @@ def test_the_order_is_said_and_each_of_its_columns_can_be_turned_or_left_out(cli
     assert '<option value="mean-latency">' in html.split('id="then-by"')[1]
 
 
-@pytest.mark.usefixtures("dataset")
-def test_two_pinned_systems_can_be_compared_and_unpinned(client: Client) -> None:
+def test_two_pinned_systems_can_be_compared_and_unpinned(client: Client, dataset: Dataset) -> None:
     assert 'name="pin" value="bb" aria-label="Pin b"' in page(client)
     assert "Compare pinned" not in page(client, "?pin=bb")
     html = page(client, "?pin=bb&pin=aa")
@@ -93,6 +92,9 @@ def test_two_pinned_systems_can_be_compared_and_unpinned(client: Client) -> None
     assert found["Compare pinned"] == "/compare/?system=bb&system=aa"
     assert found["Unpin a & b"] == "/datasets/demo/?pin=bb"
     assert found["Unpin all"] == "/datasets/demo/"
+    bm25 = score(dataset, make_system("BM25"), baseline=True, ndcg=0.2).system.slug
+    found = links(page(client, f"?pin=bb&pin={bm25}"))
+    assert found["Compare pinned"] == f"/compare/?system={bm25}&system=bb", "the baseline is the reference"
     assert html.count('class="is-pinned"') == 2
 
 
