@@ -31,14 +31,15 @@ HOME_BENCHMARKS, HOME_DATASETS = 8, 4
 def home(request: HttpRequest) -> HttpResponse:
     """Show an introduction, a forest plot, and cards of the newest benchmarks and recently changed open boards.
 
-    The plot is that of the open board with most systems, or else that of the first benchmark.
+    The plot is that of the board with most systems that accepts runs, preferably with open judgments, or else that of
+    the first benchmark.
     """
     cards, now = board_cards(with_reported=False), timezone.now()
     drawn_cards, drawn_benchmarks = (
         [card for card in group if card.board.summary and card.board.summary.forest_plot]
         for group in (cards.datasets, cards.benchmarks)
     )
-    drawn = max(drawn_cards, key=lambda card: (card.board.total, card.at), default=None)
+    drawn = max(drawn_cards, key=lambda card: (card.board.total, card.judgements == "open", card.at), default=None)
     context = {
         "section": "home",
         "rounds": [describe_round(row, now) for row in unfinished_rounds()],

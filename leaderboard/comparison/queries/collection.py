@@ -254,11 +254,15 @@ class ListState:
 
 
 class QueryList(NamedTuple):
-    """A page of the list; `systems` is the number of systems behind the figures, 0 if there are none."""
+    """A page of the list: `total` of `judged` queries match the search.
+
+    `systems` is the number of systems behind the figures, 0 if there are none.
+    """
 
     measure: str
     rows: list[dict[str, Any]]
     total: int
+    judged: int
     sort: str
     order: str
     page: int
@@ -292,6 +296,7 @@ def query_list(collection: OpenCollection, state: ListState) -> QueryList:
         measure,
         rows,
         len(matching_rows),
+        len(collection.judgements.query_ids),
         sort,
         order,
         state.page,

@@ -77,7 +77,11 @@ def test_the_list_is_sorted_by_the_server_and_says_how_hard_each_query_is(client
     assert "queries/q2/" in found
     assert "queries/q1/" not in found
     assert found.index("<small>q2</small>") < found.index("queries/q2/"), "the number is before the text"
-    assert "No queries match" in client.get("/datasets/tiny/queries/?q=nowhere").content.decode()
+    missing = client.get("/datasets/tiny/queries/?q=nowhere").content.decode()
+    assert "0 of 2 judged queries match" in missing
+    assert "No query contains “nowhere”." in missing
+    crumbs = missing.partition('class="crumbs"')[2].partition("</p>")[0]
+    assert re.findall('href="(.*?)"', crumbs) == ["/benchmarks/", "/datasets/tiny/"], "as on the board"
     for wrong in ("sort=nonsense", "page=7", "page=x", "measure=nonsense", "sort=mean:up"):
         assert client.get(f"/datasets/tiny/queries/?{wrong}").status_code == 400
 
