@@ -393,6 +393,7 @@ def _select_columns(board: Board, columns: Sequence[Column], state: BoardState) 
     if not any(board.get_block(row) is Block.INCOMPLETE and row.ranked_in != PRIVATE for row in board.rows):
         keys.discard("coverage")
     if name == PRESETS[0]:
+        columns = [column for column in columns if column.key in sort_keys or not _is_empty_figure(board, column)]
         # A ratio is shown below its difference, and a date common to all results below the table.
         redundant_keys = {RELATIVE} if any(column.key == DELTA for column in columns) else set()
         if len({row.value("published") for row in board.rows} - {None}) == 1:
@@ -403,6 +404,14 @@ def _select_columns(board: Board, columns: Sequence[Column], state: BoardState) 
         selected_keys = {column.key for column in selected_columns}
         selected_columns = [column for column in selected_columns if _REPLACEMENTS.get(column.key) not in selected_keys]
     return _fill_overview(board, columns, selected_columns) if name == PRESETS[0] else selected_columns
+
+
+def _is_empty_figure(board: Board, column: Column) -> bool:
+    """Return whether a column of costs is empty in all rows of the page that are not folded."""
+    # A team's private rows must not change which columns it sees.
+    rows = [row for row in board.rows if board.get_block(row) is not Block.INCOMPLETE and row.ranked_in != PRIVATE]
+    cells = [row[column.key] for row in rows] if column.kind == "figure" else []
+    return bool(cells) and all(cell.value is None and not cell.text for cell in cells)
 
 
 def _fill_overview(board: Board, columns: Sequence[Column], selected_columns: Sequence[Column]) -> list[Column]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from leaderboard.boards import pages
-from leaderboard.boards.model import BenchmarkFacts, Board, Member
+from leaderboard.boards.model import BenchmarkFacts, Block, Board, Member
 from leaderboard.boards.state import BoardState
 from leaderboard.core.text.numbers import direction, format_value, signed_percent
 from leaderboard.datasets import lists
@@ -126,14 +126,17 @@ def _benchmark_card(
     rows: Mapping[int, BoardRows],
     certainty: Mapping[int, BoardCertainty],
 ) -> BoardCard:
-    """Rank a benchmark's members and return its card, with the number of counted members and the names of others.
+    """Rank a benchmark's members and return its card.
+
+    It has the number of counted members, the names of others, and the number of systems with all counted members.
 
     The time is that of the last change of any member or part.
     """
     facts = BenchmarkFacts(row["name"], row["measure"], members, row["source_id"], row["efficiency_from_id"])
-    board = pages.benchmark_board(facts, rows, certainty, BoardState())
+    board = pages.benchmark_board(facts, rows, certainty, BoardState(all_rows=True))
     uncounted = [member.facts.name for member in members if not member.counted]
-    about = {**row, "counted": len(facts.counted), "uncounted": uncounted}
+    complete = sum(board.get_block(row) <= Block.REPORTED for row in board.rows)
+    about = {**row, "counted": len(facts.counted), "uncounted": uncounted, "complete": complete}
     changes = (part.revision.at for member in members for part in (member, *member.parts))
     years = [
         (entry.source_year or 0) if entry.reported_by else int(entry.published[:4])

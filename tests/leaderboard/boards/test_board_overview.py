@@ -89,6 +89,22 @@ def test_presets_are_tabs_whose_choice_is_in_the_address_with_all_other_choices(
     assert '<input type="hidden" name="columns" value="efficiency">' in efficiency, "the filters keep it"
 
 
+def test_an_overview_omits_costs_of_folded_rows_only(client: Client) -> None:
+    first, second = scored_dataset(slug="first"), scored_dataset(slug="second")
+    benchmark_of(first, second)
+    for name, datasets in (("complete", (first, second)), ("partial", (first,))):
+        system = make_system(name)
+        entries = [score(dataset, system, ndcg=0.5) for dataset in datasets]
+    cost(entries[0], 2.0)
+    page = text(client, "/benchmarks/all/")
+    assert not {"mean-latency", "index-bytes"} & set(heads(page))
+    assert "mean-latency" in heads(text(client, "/benchmarks/all/?columns=efficiency"))
+    cost(Entry.objects.get(system__name="complete", dataset=first), 3.0)
+    assert "mean-latency" in heads(text(client, "/benchmarks/all/"))
+    card = one_line(text(client, "/benchmarks/").partition('class="card board-card"')[2].partition("</li>")[0])
+    assert "2 datasets · 2 systems, 1 on all datasets" in card
+
+
 @pytest.mark.usefixtures("demo")
 def test_each_preset_has_the_score_and_its_own_columns(client: Client) -> None:
     shown = {
