@@ -357,6 +357,7 @@ def test_the_figure_draws_the_differences_from_the_largest_down(slugs: tuple[str
     assert differences == sorted(differences, reverse=True)
     assert len(differences) == 2
     assert sorted(plot.layout["yaxis"]["ticktext"]) == ["query number 1", "query number 2"]
+    assert plot.layout["xaxis"]["title"]["text"] == "Δ nDCG@10; newcomer is better on the right"
     links = plot.data[0]["meta"]["links"]
     assert links == list(plot.table.links) == [f"/datasets/tiny/queries/{name}/" for name in column(plot, "Query")]
     assert "2 won by newcomer, 0 tied, 0 lost" in plot.caption
