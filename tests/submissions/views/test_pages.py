@@ -17,6 +17,7 @@ from submissions.accounts.teams import automatic_name, personal_team, rename_tea
 from submissions.models import Job, State, Submission
 from submissions.queue.queue import claim
 from submissions.status.description import Score
+from tests.leaderboard.certainty import compute_certainty
 from tests.pages import one_line
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import run_text
@@ -41,11 +42,13 @@ def test_a_new_system_is_submitted_and_followed_to_its_row(demo: Dataset, baseli
     assert "No worker is alive" in page
     assert "every 2s" in page
     work()
+    compute_certainty(demo)
     submission = Submission.objects.get()
     page = signed_in.get(submission.get_absolute_url()).content.decode()
     assert "every 2s" not in page
     assert "RR@10" in page
     assert "1.000" in page
+    assert re.search(r"<small>95% CI [+−][\d.]+ to [+−][\d.]+</small>", page), "of the primary measure"
     assert "+100.0%" in page  # the baseline finds the second relevant document at rank 2
     assert 'href="/datasets/demo/"' in page
     system = System.objects.get(name="Careful")
@@ -226,6 +229,8 @@ def test_the_list_shows_state_scores_and_visibility(demo: Dataset, api: Api, sig
     api.submit(run_text(depth=9), public="false", configuration="shallow")
     page = signed_in.get("/submissions/").content.decode()
     assert f"<b>{scores['nDCG@10']:.3f}</b>" in page
+    assert re.search(r'<a href="/datasets/demo/\?pin=[\w-]+">1st of 1</a>', page)
+    assert "on Demo" not in page, "columns instead of a sentence"
     assert "shallow" in page
     assert "private" in page
     assert "queued" in page
