@@ -140,7 +140,7 @@ def test_a_pair_on_open_judgements_is_tested_and_shown_by_query(client: Client, 
     page = client.get(address(*slugs)).content.decode()
     text = text_of(page)
     assert "two-sided paired randomization test of this pair alone with 10,000 permutations" in text
-    assert "won 2, tied 0, and lost 0. p = 0.500 for this pair." in text
+    assert "newcomer won 2, tied 0, and lost 0 queries. p = 0.500 for this pair." in text
     assert "2/0/0" in text
     assert "By query on tiny" in text
     assert "newcomer is ahead" in text
