@@ -34,7 +34,12 @@ _SYSTEMS = 1_000
 
 
 def intervals(
-    values: ArrayLike, *, resamples: int = RESAMPLES, level: float = 0.95, seed: int = SEED
+    values: ArrayLike,
+    *,
+    resamples: int = RESAMPLES,
+    level: float = 0.95,
+    seed: int = SEED,
+    strata: Sequence[int] = (),
 ) -> tuple[Values, Values]:
     """Return bootstrap intervals of the systems' means.
 
@@ -45,6 +50,7 @@ def intervals(
         resamples: Number of resamples.
         level: Confidence level.
         seed: Seed of the random generator.
+        strata: Numbers of queries of consecutive strata, each of which is resampled separately; one stratum if empty.
 
     Returns:
         Lower and upper bounds, each of shape (systems,).
@@ -57,22 +63,29 @@ def intervals(
         raise ValueError(f"the level must be between 0 and 1, not {level}")
     tail = (1 - level) / 2
     ends = np.empty((2, by_query.shape[1]))
-    queries = len(by_query)
-    rows = max(1, min(resamples, _BLOCK // queries))
+    split_points = np.cumsum(strata)[:-1].astype(np.intp)
     for first_system in range(0, by_query.shape[1], _SYSTEMS):
         part = by_query[:, first_system : first_system + _SYSTEMS]
-        means = np.empty((resamples, part.shape[1]))
+        sums = np.zeros((resamples, part.shape[1]))
         generator = np.random.default_rng(seed)
-        for start in range(0, resamples, rows):
-            block = min(rows, resamples - start)
-            samples = generator.integers(0, queries, size=(block, queries), dtype=np.int32)
-            samples += np.arange(block, dtype=np.int32)[:, None] * queries
-            # The counts of each query in each resample have the shape (resamples, queries).
-            counts = np.bincount(samples.ravel(), minlength=block * queries).reshape(block, queries)
-            np.matmul(counts.astype(np.float64), part, out=means[start : start + block])
-        means /= len(part)
-        ends[:, first_system : first_system + _SYSTEMS] = np.quantile(means, [tail, 1 - tail], axis=0)
+        for stratum in np.split(part, split_points):
+            _add_resampled_sums(sums, stratum, generator)
+        sums /= len(part)
+        ends[:, first_system : first_system + _SYSTEMS] = np.quantile(sums, [tail, 1 - tail], axis=0)
     return ends[0], ends[1]
+
+
+def _add_resampled_sums(sums: Values, values: Values, generator: np.random.Generator) -> None:
+    """Add the sums of each resample of the values to `sums`, which has the shape (resamples, systems)."""
+    queries = len(values)
+    rows = max(1, min(len(sums), _BLOCK // queries))
+    for start in range(0, len(sums), rows):
+        block = min(rows, len(sums) - start)
+        samples = generator.integers(0, queries, size=(block, queries), dtype=np.int32)
+        samples += np.arange(block, dtype=np.int32)[:, None] * queries
+        # The counts of each query in each resample have the shape (resamples, queries).
+        counts = np.bincount(samples.ravel(), minlength=block * queries).reshape(block, queries)
+        sums[start : start + block] += counts.astype(np.float64) @ values
 
 
 def kendall_tau(first: ArrayLike, second: ArrayLike) -> float | None:
