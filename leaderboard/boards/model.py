@@ -208,6 +208,11 @@ class Row:
         return replace(self, values=self.values.copy(), cells=self.cells.copy())
 
     @property
+    def first_entry(self) -> int:
+        """Id of its first result, which identifies the row in test results; 0 without results."""
+        return next(filter(None, self.entries), 0)
+
+    @property
     def ranking(self) -> str:
         """Key of the rows that it is ranked among: its kind or, for a reported row, its source and dataset revision."""
         return (self.entry.reported_group if self.ranked_in == REPORTED else "") or self.ranked_in
@@ -327,14 +332,15 @@ class Board:
     machine: Machine | None = None
     machines: Sequence[Machine] = ()
     cost_group: str = ""
-    #: Statistical tests of a dataset's board, their conclusion after correction, and the entries that it
-    #: names.
+    #: Statistical tests of a board, their conclusion after correction on a dataset's board, and the entries that it
+    #: names. `tested_over` is the scope of a benchmark's tests.
     certainty: BoardCertainty | None = None
     verdict: Verdict | None = None
     verdict_entries: Mapping[int, EntryRow] = field(default_factory=dict)
+    tested_over: str = ""
     #: Keys of columns that are still being computed: views that sort or filter by them are valid.
     pending_columns: frozenset[str] = frozenset()
-    #: Statements about a dataset's rows, by entry id.
+    #: Statements about rows, by the id of their first entry.
     statements: BoardStatements = field(default_factory=BoardStatements)
     #: Result of `filtering.count_rows` for all rows.
     counted: FacetCounts | None = None

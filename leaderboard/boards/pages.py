@@ -15,6 +15,7 @@ from django.utils.translation import get_language
 from leaderboard.boards.benchmark.board import RankedBenchmark, benchmark_view_key, rank_benchmark
 from leaderboard.boards.benchmark.composite import compose_rows, has_hidden_part
 from leaderboard.boards.benchmark.published_means import PublishedMeans, compare_published_means
+from leaderboard.boards.benchmark.significance import Analysis, analyse_tests, find_tests
 from leaderboard.boards.columns.judging import collection_source, describe_judges
 from leaderboard.boards.columns.significance import OUTDATED_NOTE, PENDING_NOTE
 from leaderboard.boards.dataset_board import RankedDataset, dataset_view_key, rank_dataset
@@ -235,13 +236,7 @@ def benchmark_page(
     if match is None:
         return None
     benchmark, members = match
-    facts = BenchmarkFacts(
-        benchmark["name"],
-        benchmark["measure"],
-        members,
-        benchmark["source_id"],
-        benchmark["efficiency_from_id"],
-    )
+    facts = _benchmark_facts(benchmark, members)
     rows, ids = read_rows(members), [member.dataset_id for member in members]
     change_times = [part.revision.at for member in members for part in (member, *member.parts)]
     if at is None:
@@ -270,6 +265,29 @@ def benchmark_page(
 
 #: Columns of a benchmark, and its datasets.
 _BenchmarkMatch = tuple[dict[str, Any], Sequence[Member]]
+
+
+def _benchmark_facts(benchmark: Mapping[str, Any], members: Sequence[Member]) -> BenchmarkFacts:
+    columns = ("source_id", "efficiency_from_id")
+    return BenchmarkFacts(benchmark["name"], benchmark["measure"], members, *(benchmark[name] for name in columns))
+
+
+def analyse_benchmarks(dataset: Dataset) -> dict[str, Analysis]:
+    """Compute the missing tests over the benchmarks that count a dataset, or the dataset that it is part of, by key."""
+    counting = BenchmarkMember.objects.filter(dataset__in=[dataset.pk, dataset.part_of_id or dataset.pk], counted=True)
+    analyses = {}
+    for slug in counting.values_list("benchmark__slug", flat=True).distinct().order_by("benchmark__slug"):
+        match = _present_benchmark(slug)
+        if match is not None:
+            facts, rows = _benchmark_facts(*match), read_rows(match[1])
+            ranked = ranked_benchmark(facts, rows, BoardState())
+            tests = find_tests(facts, ranked.tables, ranked.board.rows)
+            if tests is not None and tests.settings is not None and ranked.board.certainty is None:
+                parts = {
+                    pk: ids for member in facts.counted for pk, ids in compose_rows(member, rows).components.items()
+                }
+                analyses[tests.key] = analyse_tests(tests, parts, facts)
+    return analyses
 
 
 def _present_benchmark(slug: str) -> _BenchmarkMatch | None:

@@ -458,6 +458,7 @@ class RowHeads(NamedTuple):
     unpin: str
     ties: str
     open_ranks: str
+    separable: str
 
     @classmethod
     def from_board(cls, board: Board) -> RowHeads:
@@ -478,6 +479,7 @@ class RowHeads(NamedTuple):
             _("Unpin %s"),
             f'<small title="{_("not separable from the best when all pairs are compared")}">≈ 1</small>',
             f'<small title="{_("the ranks that the tests of all pairs leave open")}">',
+            f'<span class="visually-hidden">, {_("separable from the next rank")}</span>',
         )
 
     def pin_button(self, row: Row) -> str:
@@ -522,8 +524,10 @@ class RowHeads(NamedTuple):
         details = (entry.configuration, self._missing_text(row), reason_gone(entry))
         if line := DOT.join(filter(None, [facts, *map(cached_escape, details)])):
             suffix += f"<small>{line}</small>"
-        is_tied = bool(self.tied_entries) and bool(row.entries) and row.entries[0] in self.tied_entries
-        class_names = " ".join([*classes, *["is-tied"] * is_tied, *[f"is-{state}" for state in states]])
+        is_tied = row.first_entry in self.tied_entries
+        is_separable = row.certainty is not None and row.certainty.is_separable_from_next
+        test_classes = ["is-tied"] * is_tied + ["is-separable"] * is_separable
+        class_names = " ".join([*classes, *test_classes, *[f"is-{state}" for state in states]])
         opening = f'<tr class="{class_names}">' if class_names else "<tr>"
         # A system that has only private results may have no page.
         address = f"/systems/{entry.slug}/" if entry.slug not in self.without_page else ""
@@ -549,12 +553,15 @@ class RowHeads(NamedTuple):
     def _rank_html(self, row: Row, *, tied: bool) -> str:
         """Return the rank as HTML, with the rank range below it if the tests leave several ranks open.
 
-        If no test results of the row are known, `tied` adds `≈ 1` to ranks other than the first.
+        A text for screen readers follows if the tests separate the row from the next rank. If no test results of the
+        row are known, `tied` adds `≈ 1` to ranks other than the first.
         """
         label = str(row.rank or "—") if row.ranked_in == REPORTED else row.rank_label or "—"
         certainty = row.certainty
         if certainty is None and tied:
             return label if row.rank == 1 else label + self.ties
+        if certainty is not None and certainty.is_separable_from_next:
+            label += self.separable
         if certainty is None or certainty.rank_low is None or certainty.rank_low == certainty.rank_high:
             return label
         return f"{label}{self.open_ranks}{ranks_text(certainty)}</small>"

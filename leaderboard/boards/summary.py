@@ -25,7 +25,7 @@ from leaderboard.boards.wording import p_text, p_values_text, pairs_text, shorte
 from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import MINUS, format_quantity, format_value, signed, signed_percent
 from leaderboard.results.board_rows.entry_rows import REPORTED, SCORED
-from leaderboard.results.significance.statements import UNKNOWN, Statement
+from leaderboard.results.significance.statements import Statement
 from leaderboard.systems.baselines import BM25, BM25_SETTINGS
 
 #: Minimum score, as a share of the best score, of systems considered as cheaper alternatives.
@@ -117,7 +117,7 @@ class _Leader:
         cheapest, latency, cost = self._cheapest()
         parts = [self._lead_part(ratio, baseline)]
         if board.statements.tied_with_best(board.measure) and len(rows) > 1:
-            detail = pairs_text(board.statements, board.measure)
+            detail = ", ".join(filter(None, [pairs_text(board.statements, board.measure), board.tested_over]))
             parts.append(Part(_("Not separable from the best"), self._ties(), detail=detail))
         elif reason := self._untested_reason():
             parts.append(Part(_("Not separable from the best"), reason))
@@ -231,7 +231,7 @@ class _Leader:
     def _lead_certainty(self, relative: float) -> str:
         """Return the interval of the relative lead in percent, or else whether the lead is significant, if known."""
         statement, delta = self.statement, _number(self.best, DELTA)
-        if self.best.ranked_in == REPORTED:
+        if self.best.ranked_in == REPORTED and statement.better is None:
             return _("reported, not tested")
         if statement.interval is None or not delta or not relative:
             return "" if statement.better is None else significance_word(statement)
@@ -260,7 +260,7 @@ class _Leader:
     def _role(self, row: Row) -> Role:
         if row.entry.is_baseline:
             return "baseline"
-        if row.ranked_in == REPORTED:
+        if row.ranked_in == REPORTED and _statement(self.board, row).ranks is None:
             return "untested"
         return "best" if row is self.best else "tied" if row in self.tied else "other"
 
@@ -345,11 +345,12 @@ class _Leader:
         """Return the reason for unknown separability; empty for a single system, or if no test will follow."""
         if len(self.rows) < 2:
             return ""
-        if self.best.ranked_in == REPORTED:
-            return _("not testable: the source gives no per-query scores")
+        if self.board.pending_columns:
+            return _("not known yet")
         if self.board.views:
             return _("not tested over several datasets")
-        return _("not known yet") if self.board.pending_columns else ""
+        reported = self.best.ranked_in == REPORTED
+        return _("not testable: the source gives no per-query scores") if reported else ""
 
     def _cheapest(self) -> tuple[Row | None, float | None, str]:
         """Return the fastest system with a score near the best one, its latency, and the cost of the best system."""
@@ -406,8 +407,7 @@ def _number(row: Row, key: str) -> float | None:
 
 
 def _statement(board: Board, row: Row) -> Statement:
-    """Return the test results of a row; those of a row over several datasets are unknown."""
-    return board.statements.for_entry(row.entries[0], board.measure) if row.entries else UNKNOWN
+    return board.statements.for_entry(row.first_entry, board.measure)
 
 
 def _name(row: Row, names: Counter[str]) -> str:

@@ -164,7 +164,7 @@ def _read_difference(board: Board, row: Row, column: str, link: str = "") -> _Di
     better = None
     if column == DELTA:
         certainty = certainty or row.certainty
-        better = board.statements.for_entry(row.entry.pk, board.measure).better
+        better = board.statements.for_entry(row.first_entry, board.measure).better
     sign = direction(difference, board.measure)
     return _Difference(difference, sign, certainty, better, row.ranked_in == REPORTED, link)
 

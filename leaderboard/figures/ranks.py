@@ -36,7 +36,7 @@ def _ranked_rows(board: Board) -> list[_RankedRow]:
     """Return the rows with test results in rank order, regardless of the board's sorting."""
     ranked_rows = []
     for row in drawing.comparable_rows(board):
-        statement = board.statements.for_entry(row.entry.pk, board.measure)
+        statement = board.statements.for_entry(row.first_entry, board.measure)
         if row.rank is not None and statement.tied_with_best is not None:
             ranks = statement.ranks or (row.rank, row.rank)
             ranked_rows.append(_RankedRow(row, *ranks, statement.tied_with_best))

@@ -18,7 +18,7 @@ from leaderboard.models.datasets import (
     Visibility,
 )
 from leaderboard.models.efficiency import HardwareClass, Measurement, Price
-from leaderboard.models.history import BenchmarkVersion, BoardChange, Certainty, EntryVersion
+from leaderboard.models.history import BenchmarkCertainty, BenchmarkVersion, BoardChange, Certainty, EntryVersion
 from leaderboard.models.profiles import CollectionProfile, Overlap, RunProfile
 from leaderboard.models.results import Entry, EntryQuerySet, Evaluation, EvaluationPart, Run, RunType, Seed
 from leaderboard.models.rounds import Round, RoundQuerySet, RoundSummary

@@ -128,3 +128,18 @@ class Certainty(models.Model):
 
     def __str__(self) -> str:
         return f"{self.dataset} from revision {self.from_revision}"
+
+
+class BenchmarkCertainty(models.Model):
+    """Tests of a benchmark's complete rows in one ranking. Written by `leaderboard.boards.benchmark.significance`.
+
+    `key` identifies everything that the tests depend on, so that current and past boards find theirs by it.
+    """
+
+    key = models.CharField(max_length=64, unique=True)
+    settings = models.JSONField(help_text="Methods, numbers of resamples and permutations, seed, and level.")
+    content = models.JSONField(help_text="Results by id of the row's first entry.")
+    computed_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.key

@@ -15,7 +15,9 @@ from leaderboard.boards.benchmark.columns import (
     PRIVATE_NOTE,
     RANKING_KEYS,
     VIEW_DEPENDENT,
+    WINS,
     ViewOptions,
+    add_test_columns,
     build_columns,
     build_rows,
     compute_aggregates,
@@ -33,11 +35,28 @@ from leaderboard.boards.benchmark.lines import (
     line_costs,
     line_kinds,
 )
+from leaderboard.boards.benchmark.significance import (
+    SCOPES,
+    TOO_FEW_NOTE,
+    BenchmarkTests,
+    describe_tests,
+    find_tests,
+    read_tests,
+)
 from leaderboard.boards.columns.baseline import difference_head, notes_on_baselines
 from leaderboard.boards.columns.costs import BoardCosts, fill_costs, fill_weighted
 from leaderboard.boards.columns.marks import DOUBTFUL_NOTE, SEEDS_NOTE, has_seeds, notes_on_cells, notes_on_challenges
 from leaderboard.boards.columns.reported import has_doubtful
-from leaderboard.boards.columns.significance import WITHHELD_NOTE, format_p_value, ranks_text
+from leaderboard.boards.columns.significance import (
+    COLUMN_NAMES,
+    INTERVAL,
+    PENDING_NOTE,
+    WITHHELD_NOTE,
+    SignificanceColumns,
+    format_p_value,
+    ignored_filters,
+    ranks_text,
+)
 from leaderboard.boards.facets import DATASET_FACETS, matches_facet
 from leaderboard.boards.filtering import (
     apply_view,
@@ -54,6 +73,7 @@ from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.text.baselines import baselines_label
 from leaderboard.results.board_rows.entry_rows import CLOSED, CLOSED_NOTE, PRIVATE, REPORTED, EntryRow
 from leaderboard.results.board_rows.rows import BoardRows
+from leaderboard.results.significance.statements import BoardStatements, differs
 from leaderboard.results.significance.types import (
     BoardCertainty,
     EntryCertainty,
@@ -78,6 +98,7 @@ class RankedBenchmark:
     costs: BoardCosts
     any_in_domain: bool
     notes_on_weights: Sequence[str]
+    notes_on_tests: Sequence[str]
 
     def view(self, state: BoardState, certainty: Mapping[int, BoardCertainty]) -> Board:
         """Return the rows and columns that a view shows, with each dataset's tests and the notes.
@@ -111,7 +132,9 @@ class RankedBenchmark:
             *notes_on_baselines(facts, self.baselines),
             *_dataset_notes(facts, board),
             *self._notes_on_rows(board, state),
+            *self.notes_on_tests,
             *test_notes,
+            *ignored_filters(board, state),
             *self.notes_on_weights,
             *([PRIVATE_NOTE] if any(row.ranked_in == PRIVATE for row in rows) else []),
             *self.costs.notes(),
@@ -188,10 +211,6 @@ def rank_benchmark(
     effectiveness, lower_is_better = to_values(means(tables.on_counted_datasets[0])), tables.lower_is_better
     weights = dict(state.weights)
     weight_notes = fill_weighted(rows, effectiveness, weights, costs.machine, lower_is_better=lower_is_better)
-    any_in_domain = any(matches_facet(row.facets, "training", (IN_DOMAIN,)) for row in rows)
-    marked_values = best_values(columns.values(), rows)
-    if own_entries:
-        rows += private_rows(facts, own_entries, lines, options, zero_shot=state.zero_shot)
     board = Board(
         facts.name,
         list(columns.values()),
@@ -199,20 +218,52 @@ def rank_benchmark(
         measure,
         measures,
         baselines_label(names),
-        *marked_values,
-        costs.machine,
-        costs.machines,
-        costs.head,
+        machine=costs.machine,
+        machines=costs.machines,
+        cost_group=costs.head,
         counted=count_rows(rows),
         rankings=reported_rankings(rows, default),
         views=VIEWS,
         view=state.view,
         member_facets=[member.facets for member in (*facts.members, *facts.left_out)],
     )
+    tests = find_tests(facts, tables, rows) if measure == facts.measure and not state.zero_shot else None
+    board, test_notes = add_tests(board, facts, tests)
+    any_in_domain = any(matches_facet(row.facets, "training", (IN_DOMAIN,)) for row in rows)
+    best, second = best_values(board.columns, rows)
+    if own_entries:
+        rows += private_rows(facts, own_entries, lines, options, zero_shot=state.zero_shot)
     label = f"mean {measure}" if facts.all_counted > 1 else measure
     summary = summarize(board, measure=label, key=default, relative=AVERAGE, is_filtered=state.filtered)
-    board = replace(board, summary=summary)
-    return RankedBenchmark(board, facts, tables, baselines, costs, any_in_domain, weight_notes)
+    board = replace(board, best=best, second=second, summary=summary)
+    return RankedBenchmark(board, facts, tables, baselines, costs, any_in_domain, weight_notes, test_notes)
+
+
+def add_tests(board: Board, facts: BenchmarkFacts, tests: BenchmarkTests | None) -> tuple[Board, Sequence[str]]:
+    """Return the board with the stored results of tests over the benchmark, and the notes on them."""
+    if tests is None:
+        return board, ()
+    if tests.settings is None:
+        return board, [TOO_FEW_NOTE]
+    certainty = read_tests(tests, facts)
+    results = certainty.for_measure(board.measure) if certainty is not None else None
+    if certainty is None or results is None:
+        return replace(board, pending_columns=frozenset(COLUMN_NAMES) - {INTERVAL, WINS}), [PENDING_NOTE]
+    for row in board.rows:
+        row.certainty = results.entries.get(row.first_entry)
+        row.differs = differs(row.certainty)
+        if row.certainty is not None:
+            row[MEAN] = Cell(row.value(MEAN), interval=(row.certainty.low, row.certainty.high))
+    columns = SignificanceColumns.for_measure(certainty, board.measure, board.baseline)
+    board = replace(
+        board,
+        columns=add_test_columns(board.columns, board.rows, columns),
+        certainty=certainty,
+        statements=BoardStatements(certainty),
+        compared=results.comparison_count,
+        tested_over=SCOPES[certainty.settings.test],
+    )
+    return board, describe_tests(results, certainty.settings, board.baseline)
 
 
 def _select_datasets(facts: BenchmarkFacts, state: BoardState) -> BenchmarkFacts:
@@ -318,7 +369,7 @@ def add_significance(
 ) -> tuple[TestSettings | None, list[str]]:
     """Add each dataset's own test results to the visible cells, and return their settings and the notes on them.
 
-    There are no tests over several datasets. `certainty` is by dataset, `baselines` are names by position of the
+    `certainty` is by dataset, `baselines` are names by position of the
     dataset. Reported figures, private rows, hidden judgments, and boards without computed tests get no results.
     """
     datasets = _tested_datasets(board, facts, certainty, baselines)

@@ -21,9 +21,11 @@ from leaderboard.boards.benchmark.lines import (
 from leaderboard.boards.columns.about import ABOUT_SYSTEM, DECLARED_COLUMNS, FILE_SIZE, SIZE
 from leaderboard.boards.columns.costs import WEIGHTED, weighted_column
 from leaderboard.boards.columns.marks import OTHER_REVISION, SELF_REPORTED, seeds_title
+from leaderboard.boards.columns.significance import INTERVAL, SignificanceColumns
 from leaderboard.boards.facets import row_facets
 from leaderboard.boards.filtering import best_values, filter_rows
 from leaderboard.boards.model import (
+    DELTA,
     EFFECTIVENESS,
     SYSTEM,
     BenchmarkFacts,
@@ -75,6 +77,7 @@ def compute_aggregates(tables: Tables) -> Mapping[str, Sequence[Cell | Value]]:
     borda, mean_rank = aggregates.rank_figures(scores, rankings, lower_is_better=lower_is_better)
     figures = {
         MEAN: aggregates.means(scores),
+        DELTA: aggregates.differences(aggregates.means(scores), aggregates.means(baselines)),
         AVERAGE: aggregates.ratio_of_means(scores, baselines),
         MEAN_RELATIVE: aggregates.mean_of_ratios(scores, baselines),
         BORDA: borda,
@@ -139,6 +142,15 @@ def build_columns(
     ]
 
 
+def add_test_columns(columns: Iterable[Column], rows: Sequence[Row], tests: SignificanceColumns) -> list[Column]:
+    """Return the columns with those of tests over the benchmark beside the mean and its difference, and fill these."""
+    beside_mean = [replace(column, group=OVER_ALL) for column in tests.beside_score if column.key != INTERVAL]
+    beside_difference = [column for column in tests.beside_difference if column.key != WINS]
+    fill_cells(rows, [*beside_mean, *beside_difference], rows)
+    columns_after = {COVERAGE: beside_mean, WINS: beside_difference}
+    return [shown for column in columns for shown in (column, *columns_after.get(column.key, ()))]
+
+
 def over_datasets(facts: BenchmarkFacts) -> str:
     """Return `over 18 datasets`, or `over 3 of 18 datasets` if the view selects some."""
     number, total = len(facts.counted), facts.all_counted
@@ -173,7 +185,7 @@ def common_column(column: Column, counted_members: Sequence[Member], positions: 
 
 
 def _difference_columns(facts: BenchmarkFacts, direction: Direction, head: str, *, is_multiple: bool) -> list[Column]:
-    """Return the columns that compare with the baseline: ratio of means, mean of ratios, and wins.
+    """Return the columns that compare with the baseline: difference and ratio of means, mean of ratios, and wins.
 
     A board of a single counted dataset (`is_multiple` is False) only has the first. `head` is the head of their group.
     """
@@ -183,6 +195,7 @@ def _difference_columns(facts: BenchmarkFacts, direction: Direction, head: str, 
     ratios_note = f"mean of ratios: the mean of the differences relative to the baseline, {over_datasets(facts)}"
     wins_note = "datasets won, tied, and lost against the baseline"
     return [
+        Column(DELTA, _("Δ mean"), head, "delta", direction, note=f"difference of the means, {over_datasets(facts)}"),
         Column(AVERAGE, _("Δ mean (%)"), head, "relative", direction, note=means_note),
         Column(MEAN_RELATIVE, _("Mean of Δ (%)"), head, "relative", direction, note=ratios_note),
         Column(WINS, "W/T/L", head, "count", "higher", note=wins_note),

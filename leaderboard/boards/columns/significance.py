@@ -92,7 +92,7 @@ class SignificanceColumns:
             return [] if self.board is not None and self.board.current else [PENDING_NOTE]
         sentences = [verdict_sentence(verdict, self.baseline, self.board.settings)] if verdict is not None else []
         sentences.append(_describe_own_facts(self.board.settings, self.measure_certainty, self.baseline))
-        return [*sentences, _describe_board_tests(self.board.settings) if self.board.current else OUTDATED_NOTE]
+        return [*sentences, describe_board_tests(self.board.settings) if self.board.current else OUTDATED_NOTE]
 
 
 def _test_cell(cell: Callable[[EntryCertainty], Cell | None]) -> Callable[[Any], Cell | None]:
@@ -244,7 +244,7 @@ def _describe_own_facts(settings: TestSettings, certainty: MeasureCertainty, bas
     )
 
 
-def _describe_board_tests(settings: TestSettings) -> str:
+def describe_board_tests(settings: TestSettings) -> str:
     """Return a note on how rank ranges and p-values against the best are computed."""
     return (
         "Rank range and p vs best come from tests of all pairs on this board, corrected together "

@@ -68,7 +68,7 @@ def to_json(board: Board, citation: Citation) -> dict[str, Any]:
 def _row_data(board: Board, row: Row) -> dict[str, Any]:
     """Return a row's rank, system, values, and marks, and the test results and costs behind them."""
     cells = {column.key: row[column.key] for column in board.columns}
-    statement = board.statements.for_entry(row.entry.pk, board.measure)
+    statement = board.statements.for_entry(row.first_entry, board.measure)
     settings = board.certainty.settings if board.certainty else board.found_with
     published = row[PUBLISHED].published
     return {
@@ -242,8 +242,12 @@ def _certainty_parts(board: Board) -> Iterator[ColumnPart]:
         alpha = board.certainty.settings.alpha
         yield [f"{board.measure} {ending}" for ending in endings], partial(_test_cells, alpha)
         yield (
-            ("rank low", "rank high"),
-            lambda row: (row.certainty.rank_low, row.certainty.rank_high) if row.certainty else (None, None),
+            ("rank low", "rank high", "separable from next"),
+            lambda row: (
+                (row.certainty.rank_low, row.certainty.rank_high, str(row.certainty.is_separable_from_next))
+                if row.certainty
+                else [None] * 3
+            ),
         )
 
 

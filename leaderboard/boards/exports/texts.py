@@ -298,7 +298,10 @@ def _test_notes(board: Board) -> list[str]:
     settings, visible_keys = certainty.settings, {column.key for column in board.columns}
     texts = []
     if visible_keys & {INTERVAL, DELTA_INTERVAL}:
-        texts.append(f"Intervals: {settings.level * 100:.0f}%, {settings.interval} over queries.")
+        texts.append(
+            f"Intervals: {settings.level * 100:.0f}%, {settings.interval}"
+            f"{f', {board.tested_over}' if board.tested_over else ' over queries'}."
+        )
     if P_BASELINE in visible_keys:
         label = next(column.label for column in board.columns if column.key == P_BASELINE)
         texts.append(

@@ -26,6 +26,7 @@ from leaderboard.core.work_requests import request_certainty, request_statistics
 from leaderboard.models import (
     DECLARED_NUMBERS,
     Benchmark,
+    BenchmarkMember,
     BenchmarkVersion,
     BoardChange,
     Challenge,
@@ -48,6 +49,8 @@ _MEMBER_FACTS = ("dataset_id", "counted", "stand_ins")
 _NOT_COMPARED = frozenset(
     {Kind.REPORTED, Kind.MEASURED, Kind.TEAM, Kind.PRICE, Kind.CERTAINTY, Kind.REVEALED, Kind.CHALLENGED}
 )
+#: The same for benchmarks, which also compare reported results.
+_NOT_COMPARED_IN_BENCHMARKS = _NOT_COMPARED - {Kind.REPORTED}
 #: Changes that may add or publish texts or judgments, and those that may add runs; they require new statistics.
 _TEXT_CHANGES = frozenset({Kind.IMPORTED, Kind.DESCRIPTION, Kind.RESCORED})
 _RUN_CHANGES = frozenset({Kind.PUBLISHED, Kind.VISIBILITY})
@@ -139,7 +142,11 @@ def _store_change(change: BoardChange, row_entries: Entries | None) -> None:
     change.save(force_insert=True)
     closed_rows, new_rows = _record_rows(change, rows, row_entries)
     record_numbers(dataset_id, change.revision, change.kind, closed_rows, new_rows)
-    if change.kind not in _NOT_COMPARED and facts["current_qrels_id"] is not None and not facts["hidden"]:
+    is_open = facts["current_qrels_id"] is not None and not facts["hidden"]
+    if (change.kind not in _NOT_COMPARED and is_open) or (
+        change.kind not in _NOT_COMPARED_IN_BENCHMARKS
+        and BenchmarkMember.objects.filter(dataset=dataset_id, counted=True).exists()
+    ):
         request_certainty(dataset_id)
     if change.kind in _TEXT_CHANGES or (change.kind in _RUN_CHANGES and not facts["hidden"]):
         request_statistics(dataset_id)
@@ -183,6 +190,8 @@ def benchmark_changed(benchmark: Benchmark) -> None:
     latest_version = benchmark.versions.last()
     if latest_version is None or latest_version.row != row:
         BenchmarkVersion.objects.create(benchmark=benchmark, at=timezone.now(), row=row)
+        if counted := benchmark.members.filter(counted=True).first():
+            request_certainty(counted.dataset_id)
 
 
 def record_present() -> None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from django.db import transaction
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 from numpy.typing import NDArray
 
@@ -14,7 +14,7 @@ from evaluation.statistics.comparison import count_wins, intervals
 from evaluation.statistics.randomisation import PermutedSums, corrected_pairs, holm, rank_intervals
 from leaderboard.core.measures import better
 from leaderboard.core.work_requests import request_certainty
-from leaderboard.models import Certainty, Dataset, Entry, WorkRequest
+from leaderboard.models import BenchmarkMember, Certainty, Dataset, Entry, WorkRequest
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board, lock_boards
 from leaderboard.results.pooled import left_out_scores
 from leaderboard.results.records import per_query_means
@@ -208,7 +208,7 @@ def _baseline_columns(sums: PermutedSums, differences: Values, bounds: Bounds, b
 def _pair_columns(
     sums: PermutedSums, scores: Values, ranked_columns: NDArray[np.intp], best_column: int
 ) -> dict[str, list[Any]]:
-    """Return p-values against the best and the range of possible ranks of each entry, from tests of all pairs.
+    """Return p-values against the best and the next entry, and the range of possible ranks, from tests of all pairs.
 
     Ranks are computed among `ranked_columns` only, and None for other entries.
     """
@@ -219,9 +219,13 @@ def _pair_columns(
     ranks: dict[str, list[int | None]] = {name: [None] * len(scores) for name in ("rank_low", "rank_high")}
     for column, low, high in zip(ranked_columns, first_ranks.tolist(), last_ranks.tolist(), strict=True):
         ranks["rank_low"][column], ranks["rank_high"][column] = low, high
+    p_next = np.full(len(scores), np.nan)
+    order = ranked_columns[np.argsort(-scores[ranked_columns], kind="stable")]
+    p_next[order[:-1]] = corrected_p[order[:-1], order[1:]]
     return {
         "p_best": _mask_position(_round_values(sums.p_values(best_column), _P_FORMAT), best_column),
         "p_best_corrected": _mask_position(_round_values(corrected_p[best_column], _P_FORMAT), best_column),
+        "p_next": _round_values(p_next, _P_FORMAT),
         **ranks,
     }
 
@@ -265,18 +269,16 @@ def _iterate_batches(board: ComparedBoard) -> Iterator[list[tuple[str, list[int]
 def request_missing_certainty() -> int:
     """Request an analysis of each board that the current method has not analyzed, and return their number.
 
-    Later changes of a board request an analysis in their own transactions. Takes one query.
+    This includes datasets of benchmarks, which are compared even without tests of their own. Later changes of a board request an analysis in their own transactions. Takes one query.
     """
     same_dataset = {"dataset": OuterRef("pk")}
     scored_entries = Entry.objects.public().exclude(provenance=Entry.Provenance.REPORTED)
     requests = WorkRequest.objects.filter(kind=WorkRequest.Kind.CERTAINTY, payload__method=METHOD)
     certainties = Certainty.objects.filter(key__startswith=f"{METHOD}:")
+    is_tested = Q(Exists(scored_entries.filter(**same_dataset)), hidden=False, current_qrels__isnull=False)
+    is_counted = Q(Exists(BenchmarkMember.objects.filter(**same_dataset, counted=True)))
     unanalyzed_datasets = Dataset.objects.filter(
-        ~Exists(certainties.filter(**same_dataset)),
-        ~Exists(requests.filter(**same_dataset)),
-        Exists(scored_entries.filter(**same_dataset)),
-        hidden=False,
-        current_qrels__isnull=False,
+        is_tested | is_counted, ~Exists(certainties.filter(**same_dataset)), ~Exists(requests.filter(**same_dataset))
     )
     datasets = list(unanalyzed_datasets.order_by("pk").values_list("pk", flat=True))
     for dataset in datasets:

@@ -20,7 +20,7 @@ from evaluation.statistics.randomisation import (
 from leaderboard.core.measures import better
 
 #: Version of the computation; increasing it recomputes all boards.
-METHOD = "2"
+METHOD = "3"
 #: Significance level, after correction.
 ALPHA = 0.05
 
@@ -61,6 +61,7 @@ class EntryCertainty(NamedTuple):
         p_baseline_corrected: Corrected over the tests against the baseline.
         p_best, p_best_corrected: Against the best; corrected over all pairs of the board.
         rank_low, rank_high: Range of possible ranks; None for systems that are ranked separately.
+        p_next: Against the next system by score, corrected over all pairs; None for the last one.
     """
 
     low: float
@@ -78,6 +79,12 @@ class EntryCertainty(NamedTuple):
     without_own: float | None = None
     rank_low: int | None = None
     rank_high: int | None = None
+    p_next: float | None = None
+
+    @property
+    def is_separable_from_next(self) -> bool:
+        """Whether the tests of all pairs separate the entry from the next one by score."""
+        return self.p_next is not None and self.p_next < ALPHA
 
     @property
     def delta_interval(self) -> tuple[float, float] | None:
@@ -124,7 +131,12 @@ class EntryCertainty(NamedTuple):
         if not same_baseline:
             return EntryCertainty(self.low, self.high, without_own=self.without_own)
         return self._replace(
-            p_baseline_corrected=None, p_best=None, p_best_corrected=None, rank_low=None, rank_high=None
+            p_baseline_corrected=None,
+            p_best=None,
+            p_best_corrected=None,
+            rank_low=None,
+            rank_high=None,
+            p_next=None,
         )
 
 

@@ -16,6 +16,8 @@ from django.utils import timezone
 from evaluation.core.problems import EndlessPattern, InvalidContent
 from evaluation.runs.pooling import PoolTooLarge
 from evaluation.verification.comparing import ScoresDiffer
+from leaderboard.boards.benchmark.significance import store_tests
+from leaderboard.boards.pages import analyse_benchmarks
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.runs import StoredRun, run_path
 from leaderboard.core.storage.store import work_folder
@@ -186,11 +188,14 @@ def reveal_job(job: Job, lease: Lease) -> None:
 
 
 def certainty_job(job: Job, lease: Lease) -> None:
-    """Compute intervals, tests, and ranks of the dataset's board; store them unless the board has changed."""
+    """Compute intervals, tests, and ranks of the dataset's board and of its benchmarks, and store what is current."""
     begin(job, State.SCORING)
     finding = analyse_board(job.dataset, lease.report)
+    benchmark_analyses = analyse_benchmarks(job.dataset)
     with transaction.atomic():
         advance_claimed(job, State.DONE, progress=1.0)
+        if count := store_tests(job.dataset, benchmark_analyses):
+            write_log(job.pk, f"Benchmarks analyzed: {count:,}.")
         if finding is not None and store_certainty(finding) is not None:
             write_log(job.pk, f"Results analyzed: {len(finding.board.entries):,}.")
         elif request_if_changed(job.dataset.pk):

@@ -1,0 +1,195 @@
+"""Tests over a whole benchmark, for its own measure; the only writer of `BenchmarkCertainty`.
+
+Complete rows of one ranking are compared: those scored by Runboard, or else the largest ranking of reported rows. Open
+judgments allow tests over queries; otherwise only published means are used, in tests over datasets
+(`evaluation.statistics.benchmark`). Results are stored under a digest of their inputs.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import orjson
+from django.db import transaction
+from django.utils import timezone
+from django.utils.translation import gettext_noop as _
+from numpy.typing import NDArray
+
+from evaluation.statistics.benchmark import MIN_DATASETS, stack_queries, subset_intervals
+from evaluation.statistics.comparison import intervals
+from leaderboard.boards.benchmark.aggregates import Tables
+from leaderboard.boards.columns.significance import describe_board_tests
+from leaderboard.boards.model import BenchmarkFacts, Member, Row
+from leaderboard.models import BenchmarkCertainty, Dataset, Entry
+from leaderboard.results.board_rows.entry_rows import CLOSED, SCORED
+from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board
+from leaderboard.results.board_rows.rows import NO_REVISION
+from leaderboard.results.records import measure_values
+from leaderboard.results.significance.computing import measure_certainty
+from leaderboard.results.significance.statements import ComparedBoard
+from leaderboard.results.significance.types import METHOD, BoardCertainty, MeasureCertainty, TestSettings
+
+OVER_QUERIES = TestSettings(
+    interval="percentile bootstrap, stratified by dataset", test="paired randomization test by query of all datasets"
+)
+OVER_DATASETS = TestSettings(interval="interval of subset means", test="sign-flip test by dataset")
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkTests:
+    """Complete rows of one ranking that are tested together.
+
+    `entries` has the ids of each row's results, and `scores` its scores, by counted dataset. `baseline` is the position
+    of the baseline among the rows, and `closed` has the ids of closed APIs' rows. `settings` is None if there are too
+    few datasets for a test.
+    """
+
+    measure: str
+    ids: Sequence[int]
+    entries: Sequence[Sequence[int]]
+    scores: NDArray[np.float64]
+    baseline: int | None
+    closed: Sequence[int]
+    settings: TestSettings | None
+
+    @property
+    def key(self) -> str:
+        """Digest of all inputs."""
+        settings = self.settings and self.settings.as_dict()
+        inputs = [self.measure, self.entries, self.scores.tolist(), self.baseline, self.closed, settings]
+        return f"{METHOD}:{blake2b(orjson.dumps(inputs), digest_size=16).hexdigest()}"
+
+
+def find_tests(facts: BenchmarkFacts, tables: Tables, rows: Sequence[Row]) -> BenchmarkTests | None:
+    """Return the rows to test, or None if no ranking has two complete rows or if a view omits datasets.
+
+    `rows` are the public rows of the benchmark's own measure, one per row of `tables`.
+    """
+    scores, baselines = tables.on_counted_datasets
+    rankings = [SCORED if ranking == CLOSED else ranking for ranking in tables.rankings]
+    is_complete = ~np.isnan(scores).any(axis=1)
+    counts = Counter(ranking for ranking, complete in zip(rankings, is_complete.tolist(), strict=True) if complete)
+    ranking, count = (SCORED, counts[SCORED]) if counts[SCORED] > 1 else (counts.most_common(1) or [("", 0)])[0]
+    if count < 2 or facts.left_out or facts.all_counted < 2:
+        return None
+    numbers = [number for number in np.flatnonzero(is_complete).tolist() if rankings[number] == ranking]
+    # A baseline of all rows has their baseline's score on each dataset.
+    is_baseline = [
+        rows[number].entry.is_baseline and (baselines[numbers] == scores[number]).all() for number in numbers
+    ]
+    baseline = next((row for row, is_row_baseline in enumerate(is_baseline) if is_row_baseline), None)
+    is_open = ranking == SCORED and not any(member.facts.hidden for member in facts.counted)
+    settings = OVER_QUERIES if is_open else OVER_DATASETS if len(facts.counted) >= MIN_DATASETS else None
+    return BenchmarkTests(
+        facts.measure,
+        [rows[number].first_entry for number in numbers],
+        [[rows[number].entries[column] for column in tables.counted_columns] for number in numbers],
+        scores[numbers],
+        baseline,
+        [rows[number].first_entry for number in numbers if tables.kinds[number] == CLOSED],
+        settings,
+    )
+
+
+#: Scopes of tests, by the name of the test.
+SCOPES = {OVER_QUERIES.test: _("over queries of these datasets"), OVER_DATASETS.test: _("over datasets")}
+TOO_FEW_NOTE = _(
+    "Differences of means are not tested. A test over datasets needs at least six, because its smallest p-value is "
+    "2 / 2ⁿ for n datasets; a test over queries needs results with per-query scores and open judgments on all datasets."
+)
+
+
+def describe_tests(tests: MeasureCertainty, settings: TestSettings, baseline: str) -> list[str]:
+    """Return the notes on the tests over a benchmark."""
+    if settings.test == OVER_QUERIES.test:
+        text = (
+            "Tests over queries tell whether a difference of means would hold for other queries on these datasets. "
+            f"Intervals: {settings.interval}, {tests.queries:,} queries, {settings.resamples:,} resamples. p vs "
+            f"{baseline}: two-sided {settings.test}; each dataset has the same weight."
+        )
+    else:
+        text = (
+            "Tests over datasets tell whether a difference of means would hold on other datasets like these. They use "
+            f"published means only. Intervals: {settings.interval} of the {tests.queries} datasets (Hartigan, 1969). p "
+            f"vs {baseline}: two-sided {settings.test}."
+        )
+    return [f"{text} {settings.permutations:,} permutations, seed {settings.seed}.", describe_board_tests(settings)]
+
+
+def read_tests(tests: BenchmarkTests, facts: BenchmarkFacts) -> BoardCertainty | None:
+    """Return the results of tests that were stored up to the revisions of the datasets, or None."""
+    times = [member.revision.at for member in facts.members]
+    row = BenchmarkCertainty.objects.filter(key=tests.key).first()
+    if row is None or (NO_REVISION.at not in times and row.computed_at > max(times)):
+        return None
+    baseline = None if tests.baseline is None else tests.ids[tests.baseline]
+    settings = TestSettings(**row.settings)
+    return BoardCertainty(0, row.key, "", 0, row.computed_at, settings, True, baseline, {tests.measure: row.content})
+
+
+#: Settings and results of tests, in their stored form.
+Analysis = tuple[TestSettings, Mapping[str, Any]]
+
+
+def analyse_tests(tests: BenchmarkTests, parts: Mapping[int, Sequence[int]], facts: BenchmarkFacts) -> Analysis:
+    """Compute the tests of a benchmark with `settings`.
+
+    `parts` has the ids of the entries that a composite entry averages.
+    """
+    settings = tests.settings
+    assert settings is not None
+    values, strata = tests.scores.T, list[int]()
+    if settings == OVER_QUERIES:
+        values, strata = _read_queries(tests, parts, facts.counted)
+    bounds = []
+    for columns in (values, values[:, :0] if tests.baseline is None else values - values[:, [tests.baseline]]):
+        if strata:
+            bounds.append(intervals(columns, resamples=settings.resamples, seed=settings.seed, strata=strata))
+        else:
+            bounds.append(subset_intervals(columns, seed=settings.seed))
+    baseline = None if tests.baseline is None else tests.ids[tests.baseline]
+    board = ComparedBoard(0, "", tests.ids, baseline, [tests.measure], tests.closed)
+    return settings, measure_certainty(tests.measure, tests.ids, values, board, *bounds).as_dict()
+
+
+def _read_queries(
+    tests: BenchmarkTests, parts: Mapping[int, Sequence[int]], members: Sequence[Member]
+) -> tuple[NDArray[np.float64], list[int]]:
+    """Return the weighted values of all queries, and the number of queries of each dataset or part of one."""
+    values, weights = list[NDArray[np.float64]](), list[float]()
+    for member, entries in zip(members, zip(*tests.entries, strict=True), strict=True):
+        strata = list(zip(*(parts.get(entry, (entry,)) for entry in entries), strict=True))
+        for ids in strata:
+            values.append(np.column_stack(list(_read_columns(ids, member.measure(tests.measure)))))
+            weights.append(1 / (len(members) * len(strata)))
+    return stack_queries(values, weights), list(map(len, values))
+
+
+def _read_columns(ids: Sequence[int], measure: str) -> Iterator[NDArray[np.float64]]:
+    """Yield the per-query values of entries of one dataset, in the order of their ids."""
+    entries = Entry.objects.filter(pk__in=ids).select_related("evaluation").prefetch_related("seeds__evaluation")
+    columns = {entry.pk: measure_values(entry, measure) for entry in entries.iterator(chunk_size=50)}
+    for pk in ids:
+        column = columns[pk]
+        assert column is not None  # Its mean is a score of the row.
+        yield column
+
+
+@transaction.atomic
+def store_tests(dataset: Dataset, analyses: Mapping[str, Analysis]) -> int:
+    """Store results by key under a new revision of one of the datasets, and return the number of new ones."""
+    lock_board(dataset.pk)
+    known_keys = set(BenchmarkCertainty.objects.filter(key__in=analyses).values_list("key", flat=True))
+    now = timezone.now()
+    new_rows = [
+        BenchmarkCertainty(key=key, settings=settings.as_dict(), content=content, computed_at=now)
+        for key, (settings, content) in analyses.items()
+        if key not in known_keys
+    ]
+    if new_rows:
+        BenchmarkCertainty.objects.bulk_create(new_rows)
+        board_changed(dataset, Kind.CERTAINTY, row_entries=())
+    return len(new_rows)

@@ -1,0 +1,210 @@
+"""Tests over a whole benchmark: over queries with open judgments, over datasets with published means alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from django.test import Client
+
+from evaluation.statistics.benchmark import subset_intervals
+from leaderboard.boards.benchmark.significance import store_tests
+from leaderboard.boards.columns.significance import PENDING_NOTE
+from leaderboard.boards.model import Board, Row
+from leaderboard.boards.pages import analyse_benchmarks
+from leaderboard.boards.state import Sort
+from leaderboard.models import Benchmark, Dataset, System
+from leaderboard.results.board_rows.revisions import record_present
+from submissions.jobs.runner import drain_queue
+from submissions.tasks import dispatch
+from tests.factories import make_dataset
+from tests.leaderboard.boards.test_boards_benchmark import benchmark_of, board_of
+from tests.leaderboard.boards.test_permalinks import pass_time, permalink_of
+from tests.leaderboard.entries import make_source, make_system, report, scored_dataset
+from tests.leaderboard.entries_by_query import score_queries, spread
+
+pytestmark = pytest.mark.django_db
+
+#: Mean values of the systems by query; the first is the baseline.
+MEANS = {"BM25": 0.4, "Best": 0.6, "Second": 0.597, "Last": 0.3}
+
+
+def _analyse(dataset: Dataset) -> int:
+    """Run the tests over the dataset's benchmarks as the worker does, and return the number of new results."""
+    return store_tests(dataset, analyse_benchmarks(dataset))
+
+
+def _score_all(datasets: Sequence[Dataset]) -> None:
+    systems = {name: System.objects.filter(name=name).first() or make_system(name) for name in MEANS}
+    for number, dataset in enumerate(datasets):
+        for seed, (name, mean) in enumerate(MEANS.items()):
+            values = spread(mean, 10 * number + seed, queries=20 * (number + 1))
+            score_queries(dataset, name, values, baseline=name == "BM25", system=systems[name])
+
+
+def _report_all(datasets: Sequence[Dataset], gains: Sequence[float]) -> None:
+    """Report a baseline, and a system with these gains over it."""
+    source = make_source("paper")
+    for dataset, gain in zip(datasets, gains, strict=True):
+        report(dataset, source, "Reported BM25", baseline=True, ndcg=0.4)
+        report(dataset, source, "Better", ndcg=round(0.4 + gain, 4))
+
+
+def _row(board: Board, system: str) -> Row:
+    return next(row for row in board.rows if row.entry.system == system)
+
+
+@pytest.fixture(name="scored")
+def _scored() -> list[Dataset]:
+    """Three datasets of 20, 40, and 60 queries in a benchmark with four systems."""
+    datasets = [scored_dataset(measures=["nDCG@10"]) for _ in range(3)]
+    _score_all(datasets)
+    benchmark_of(*datasets)
+    return datasets
+
+
+def test_open_results_are_tested_over_queries_and_every_dataset_has_the_same_weight(scored: list[Dataset]) -> None:
+    assert PENDING_NOTE in board_of().notes
+    assert _analyse(scored[0]) == 1
+    board = board_of()
+    best = _row(board, "Best")
+    assert best.certainty is not None
+    assert best.certainty.delta == pytest.approx(best.value("mean") - _row(board, "BM25").value("mean"), abs=1e-4)
+    assert best.certainty.delta_low is not None
+    assert best.certainty.delta_high is not None
+    assert 0.18 < best.certainty.delta_low < best.certainty.delta < best.certainty.delta_high < 0.22
+    ranges = {row.entry.system: row["ranks"].text for row in board.rows}
+    assert ranges == {"Best": "1–2", "Second": "1–2", "BM25": "3", "Last": "4"}
+    assert [row.certainty and row.certainty.is_separable_from_next for row in board.rows] == [False, True, True, False]
+    assert board.summary is not None
+    assert "one system cannot be separated from it" in board.summary.headline
+    assert "Not separable from the best: Second (all 6 pairs tested, over queries of these datasets)." in (
+        board.summary.text
+    )
+    assert "95% CI" in board.summary.headline
+    assert any("would hold for other queries on these datasets" in note for note in board.notes)
+
+
+def test_the_same_results_are_tested_once_and_new_ones_again(scored: list[Dataset]) -> None:
+    assert _analyse(scored[0]) == 1
+    assert _analyse(scored[1]) == 0
+    newcomer = make_system("Newcomer")
+    for dataset in scored:
+        assert _analyse(dataset) == 0  # It lacks datasets, so it is not compared yet.
+        score_queries(dataset, "Newcomer", spread(0.5, 9, queries=20 * (scored.index(dataset) + 1)), system=newcomer)
+    assert PENDING_NOTE in board_of().notes
+    assert _analyse(scored[2]) == 1
+    assert _row(board_of(), "Newcomer")["ranks"].text == "3"
+
+
+def test_reported_results_are_tested_over_datasets_with_means_alone() -> None:
+    datasets = [scored_dataset(measures=["nDCG@10"]) for _ in range(7)]
+    benchmark_of(*datasets)
+    gains = [0.01, 0.02, 0.03, 0.04, 0.05, 0.06, -0.005]
+    _report_all(datasets, gains)
+    assert _analyse(datasets[0]) == 1
+    board = board_of()
+    certainty = _row(board, "Better").certainty
+    assert certainty is not None
+    low, high = (ends[0] for ends in subset_intervals(np.array(gains)[:, None]))
+    assert certainty.delta_interval == pytest.approx((low, high), abs=1e-6)
+    assert certainty.p_baseline == pytest.approx(4 / 2**7)  # All gains, or all but the last with the other sign.
+    assert (certainty.wins, certainty.losses) == (6, 1)
+    assert board.summary is not None
+    assert "over datasets" in board.summary.text
+    assert "not tested" not in board.summary.text
+    assert any("would hold on other datasets like these" in note for note in board.notes)
+
+
+def test_a_hidden_dataset_prevents_tests_over_queries(scored: list[Dataset]) -> None:
+    Dataset.objects.filter(pk=scored[0].pk).update(hidden=True)
+    assert _analyse(scored[0]) == 0  # There are too few datasets for the other test.
+    others = [scored_dataset(measures=["nDCG@10"]) for _ in range(3)]
+    _score_all(others)
+    benchmark = Benchmark.objects.get(slug="all")
+    for position, dataset in enumerate(others, 3):
+        benchmark.members.create(dataset=dataset, position=position)
+    assert _analyse(scored[0]) == 1
+    board = board_of()
+    assert board.tested_over == "over datasets"
+    results = board.statements.tests("nDCG@10")
+    assert results is not None
+    assert results.queries == 6
+
+
+def test_five_datasets_of_reported_results_are_too_few() -> None:
+    datasets = [scored_dataset(measures=["nDCG@10"]) for _ in range(5)]
+    benchmark_of(*datasets)
+    _report_all(datasets, [0.1] * 5)
+    assert _analyse(datasets[0]) == 0
+    board = board_of()
+    assert board.certainty is None
+    assert any("A test over datasets needs at least six" in note for note in board.notes)
+
+
+def test_parts_of_a_composite_dataset_share_its_weight(scored: list[Dataset]) -> None:
+    whole = make_dataset(name="Whole", hidden=False, measures=["nDCG@10"])
+    Dataset.objects.filter(pk__in=[scored[1].pk, scored[2].pk]).update(part_of=whole)
+    members = Benchmark.objects.get(slug="all").members
+    members.filter(position=1).update(dataset=whole)
+    members.filter(position=2).delete()
+    assert _analyse(Dataset.objects.get(pk=scored[1].pk)) == 1
+    board = board_of()
+    best, bm25 = _row(board, "Best"), _row(board, "BM25")
+    assert best.certainty is not None
+    assert best.certainty.delta == pytest.approx(best.value("mean") - bm25.value("mean"), abs=1e-4)
+
+
+def test_views_of_other_measures_and_filtered_datasets_have_no_tests(scored: list[Dataset]) -> None:
+    _analyse(scored[0])
+    assert board_of(zero_shot=True).certainty is None
+
+
+def test_page_and_exports_show_the_tests(client: Client, scored: list[Dataset]) -> None:
+    _analyse(scored[0])
+    page = client.get("/benchmarks/all/").content.decode()
+    assert page.count('<span class="visually-hidden">, separable from the next rank</span>') == 2
+    assert "<small" in page
+    assert "1–2</small>" in page
+    data = client.get("/benchmarks/all/board.json").json()
+    assert data["certainty"]["test"] == "paired randomization test by query of all datasets"
+    row = next(row for row in data["rows"] if row["system"] == "Second")
+    assert row["tied_with_best"] is True
+    assert row["better_than_baseline"] is True
+    assert (row["certainty"]["rank_low"], row["certainty"]["rank_high"]) == (1, 2)
+    assert row["certainty"]["p_next"] < 0.05
+    assert row["intervals"]["delta"]["low"] > 0
+    lines = client.get("/benchmarks/all/board.csv").content.decode().splitlines()
+    assert "rank low,rank high,separable from next" in lines[0]
+    assert client.get("/benchmarks/all/?sort=ranks").status_code == 200
+    latex = client.get("/benchmarks/all/board.tex?columns=delta-interval").content.decode()
+    assert "stratified by dataset, over queries of these datasets" in latex
+
+
+def test_views_that_sort_by_a_pending_column_are_valid(client: Client, scored: list[Dataset]) -> None:
+    assert client.get("/benchmarks/all/?sort=ranks").status_code == 200
+    assert any(note.startswith("Not applied yet") for note in board_of(sorts=(Sort("ranks"),)).notes)
+
+
+def test_a_permalink_keeps_the_tests_of_its_time(client: Client, scored: list[Dataset]) -> None:
+    record_present()
+    pass_time()
+    untested_link = permalink_of(client, "/benchmarks/all/")
+    _analyse(scored[0])
+    pass_time()
+    tested_link = permalink_of(client, "/benchmarks/all/")
+    tested = client.get("/benchmarks/all/board.json").json()
+    score_queries(scored[0], "Best", spread(0.1, 5, queries=20))
+    assert client.get(f"{untested_link}board.json").json()["verdict"] is None
+    assert client.get(f"{untested_link}board.json").json()["rows"][0]["certainty"] is None
+    assert client.get(f"{tested_link}board.json").json() == tested
+
+
+def test_the_job_of_a_dataset_tests_its_benchmarks_also_for_reported_results() -> None:
+    datasets = [scored_dataset(measures=["nDCG@10"]) for _ in range(6)]
+    benchmark_of(*datasets)
+    _report_all(datasets, [0.02, 0.03, 0.01, 0.05, 0.04, 0.02])
+    dispatch()
+    assert drain_queue("score", "worker") >= 1
+    assert _row(board_of(), "Better").differs
