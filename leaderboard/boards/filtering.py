@@ -22,7 +22,7 @@ from leaderboard.boards.model import (
     EFFECTIVENESS,
     JUDGED_SHARE,
     OTHER_MEASURES,
-    RELATIVE,
+    RATIOS,
     SYSTEM,
     Block,
     Board,
@@ -315,7 +315,7 @@ class Preset(NamedTuple):
 
 
 #: First columns of every selection: the score and its difference from the baseline.
-_SCORE = ("mean", DELTA, RELATIVE, "average-relative")
+_SCORE = ("mean", DELTA, *RATIOS)
 #: Columns that a preset omits if it has another one with the same values for more rows.
 _REPLACEMENTS = {"model-parameters": "parameters"}
 _PRESETS: Mapping[str, Preset] = dict(
@@ -395,7 +395,7 @@ def _select_columns(board: Board, columns: Sequence[Column], state: BoardState) 
     if name == PRESETS[0]:
         columns = [column for column in columns if column.key in sort_keys or not _is_empty_figure(board, column)]
         # A ratio is shown below its difference, and a date common to all results below the table.
-        redundant_keys = {RELATIVE} if any(column.key == DELTA for column in columns) else set()
+        redundant_keys = set(RATIOS) if any(column.key == DELTA for column in columns) else set()
         if len({row.value("published") for row in board.rows} - {None}) == 1:
             redundant_keys.add("published")
         keys -= redundant_keys - sort_keys

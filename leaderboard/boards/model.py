@@ -43,8 +43,10 @@ FacetCounts = tuple[Mapping[str, Counter[str]], Mapping[str, str]]
 #: Mark of a value that differs significantly from the baseline's.
 SEPARATED = "*"
 
-#: Keys of a dataset's differences, in the measure's unit and relative to the baseline.
+#: Keys of differences, in the measure's unit and, on boards of one dataset, relative to the baseline.
 DELTA, RELATIVE = "delta", "relative"
+#: Keys of the ratios that belong to `DELTA`, on boards of one dataset and of several.
+RATIOS = (RELATIVE, "average-relative")
 #: Key of the first column of every board.
 SYSTEM = "system"
 

@@ -24,6 +24,7 @@ from leaderboard.boards.columns.about import ARCHITECTURES
 from leaderboard.boards.columns.significance import ranks_text
 from leaderboard.boards.model import (
     DELTA,
+    RATIOS,
     RELATIVE,
     SEPARATED,
     SYSTEM,
@@ -258,8 +259,9 @@ class ColumnWriter:
             return differences
         stars = [f"<sup>{SEPARATED}</sup>" if board.separates(row) else "" for row in board.rows]
         relative_texts: Iterable[str] = repeat("")
-        if not any(column.key == RELATIVE for column in board.shown):
-            ratios = [row.values.get(RELATIVE) for row in board.rows]
+        ratio_key = next((column.key for column in board.columns if column.key in RATIOS), RELATIVE)
+        if not any(column.key == ratio_key for column in board.shown):
+            ratios = [row.values.get(ratio_key) for row in board.rows]
             relative_texts = [
                 f"<small>{signed_percent(part)}</small>" if isinstance(part, float) else "" for part in ratios
             ]

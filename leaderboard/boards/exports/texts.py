@@ -189,7 +189,7 @@ _OTHER_LETTERS = dict.fromkeys(" .,:;()[]/ijlftrI", 2.9) | dict.fromkeys("@%+−
 #: Maximum number of letters per line in the head of one column.
 _HEAD_LETTERS = 8
 #: Columns that few papers print; they are omitted unless selected.
-_RARELY_PRINTED = frozenset(("weights", "licence", "training-data"))
+_RARELY_PRINTED = frozenset(("mean-relative", "weights", "licence", "training-data"))
 
 
 @dataclass(frozen=True, slots=True)

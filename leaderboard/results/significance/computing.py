@@ -269,7 +269,8 @@ def _iterate_batches(board: ComparedBoard) -> Iterator[list[tuple[str, list[int]
 def request_missing_certainty() -> int:
     """Request an analysis of each board that the current method has not analyzed, and return their number.
 
-    This includes datasets of benchmarks, which are compared even without tests of their own. Later changes of a board request an analysis in their own transactions. Takes one query.
+    This includes datasets of benchmarks, which are compared even without tests of their own. Later changes of a board
+    request an analysis in their own transactions. Takes one query.
     """
     same_dataset = {"dataset": OuterRef("pk")}
     scored_entries = Entry.objects.public().exclude(provenance=Entry.Provenance.REPORTED)

@@ -60,8 +60,8 @@ class EntryCertainty(NamedTuple):
     These depend on the whole board:
         p_baseline_corrected: Corrected over the tests against the baseline.
         p_best, p_best_corrected: Against the best; corrected over all pairs of the board.
-        rank_low, rank_high: Range of possible ranks; None for systems that are ranked separately.
         p_next: Against the next system by score, corrected over all pairs; None for the last one.
+        rank_low, rank_high: Range of possible ranks; None for systems that are ranked separately.
     """
 
     low: float
@@ -77,9 +77,9 @@ class EntryCertainty(NamedTuple):
     p_best: float | None = None
     p_best_corrected: float | None = None
     without_own: float | None = None
+    p_next: float | None = None
     rank_low: int | None = None
     rank_high: int | None = None
-    p_next: float | None = None
 
     @property
     def is_separable_from_next(self) -> bool:

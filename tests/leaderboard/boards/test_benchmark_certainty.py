@@ -12,7 +12,7 @@ from evaluation.statistics.benchmark import subset_intervals
 from leaderboard.boards.benchmark.significance import store_tests
 from leaderboard.boards.columns.significance import PENDING_NOTE
 from leaderboard.boards.model import Board, Row
-from leaderboard.boards.pages import analyse_benchmarks
+from leaderboard.boards.pages import NO_TESTS_NOTE, analyse_benchmarks
 from leaderboard.boards.state import Sort
 from leaderboard.models import Benchmark, Dataset, System
 from leaderboard.results.board_rows.revisions import record_present
@@ -195,9 +195,12 @@ def test_a_permalink_keeps_the_tests_of_its_time(client: Client, scored: list[Da
     pass_time()
     tested_link = permalink_of(client, "/benchmarks/all/")
     tested = client.get("/benchmarks/all/board.json").json()
+    assert tested["certainty"]["current"] is True
     score_queries(scored[0], "Best", spread(0.1, 5, queries=20))
-    assert client.get(f"{untested_link}board.json").json()["verdict"] is None
-    assert client.get(f"{untested_link}board.json").json()["rows"][0]["certainty"] is None
+    untested = client.get(f"{untested_link}board.json").json()
+    assert untested["rows"][0]["certainty"] is None
+    assert NO_TESTS_NOTE in untested["notes"]
+    assert PENDING_NOTE not in untested["notes"]
     assert client.get(f"{tested_link}board.json").json() == tested
 
 

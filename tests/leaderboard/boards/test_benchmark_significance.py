@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from leaderboard.boards.benchmark.significance import store_tests
 from leaderboard.boards.model import Board, Row
+from leaderboard.boards.pages import analyse_benchmarks
 from leaderboard.models import Dataset
 from leaderboard.results.board_rows.revisions import record_present
 from leaderboard.results.significance.statements import read_certainty
@@ -91,6 +93,7 @@ def test_the_page_and_its_exports_carry_mark_and_figures(client: Client, pair: t
 
 def test_a_permalink_carries_them_as_the_board_did(client: Client, pair: tuple[Dataset, Dataset]) -> None:
     record_present()
+    store_tests(pair[0], analyse_benchmarks(pair[0]))
     pass_time()
     link = permalink_of(client, "/benchmarks/all/")
     before = client.get("/benchmarks/all/board.json").json()

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from leaderboard.models import (
     Benchmark,
+    BenchmarkCertainty,
     BenchmarkMember,
     BenchmarkVersion,
     BoardChange,
@@ -56,6 +57,7 @@ def pass_time(hours: int = 1) -> None:
     earlier = F("at") - datetime.timedelta(hours=hours)
     BoardChange.objects.update(at=earlier)
     BenchmarkVersion.objects.update(at=earlier)
+    BenchmarkCertainty.objects.update(computed_at=F("computed_at") - datetime.timedelta(hours=hours))
     clear_page_cache()
 
 
