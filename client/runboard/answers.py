@@ -99,6 +99,7 @@ class Certainty(TypedDict):
     p_best: float | None
     p_best_corrected: float | None
     without_own: float | None
+    p_next: float | None
     rank_low: int | None
     rank_high: int | None
 

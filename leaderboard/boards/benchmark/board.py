@@ -15,9 +15,7 @@ from leaderboard.boards.benchmark.columns import (
     PRIVATE_NOTE,
     RANKING_KEYS,
     VIEW_DEPENDENT,
-    WINS,
     ViewOptions,
-    add_test_columns,
     build_columns,
     build_rows,
     compute_aggregates,
@@ -35,28 +33,12 @@ from leaderboard.boards.benchmark.lines import (
     line_costs,
     line_kinds,
 )
-from leaderboard.boards.benchmark.significance import (
-    SCOPES,
-    TOO_FEW_NOTE,
-    BenchmarkTests,
-    describe_tests,
-    find_tests,
-    read_tests,
-)
+from leaderboard.boards.benchmark.significance import add_tests, find_tests
 from leaderboard.boards.columns.baseline import difference_head, notes_on_baselines
 from leaderboard.boards.columns.costs import BoardCosts, fill_costs, fill_weighted
 from leaderboard.boards.columns.marks import DOUBTFUL_NOTE, SEEDS_NOTE, has_seeds, notes_on_cells, notes_on_challenges
 from leaderboard.boards.columns.reported import has_doubtful
-from leaderboard.boards.columns.significance import (
-    COLUMN_NAMES,
-    INTERVAL,
-    PENDING_NOTE,
-    WITHHELD_NOTE,
-    SignificanceColumns,
-    format_p_value,
-    ignored_filters,
-    ranks_text,
-)
+from leaderboard.boards.columns.significance import WITHHELD_NOTE, format_p_value, ignored_filters, ranks_text
 from leaderboard.boards.facets import DATASET_FACETS, matches_facet
 from leaderboard.boards.filtering import (
     apply_view,
@@ -73,7 +55,6 @@ from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.text.baselines import baselines_label
 from leaderboard.results.board_rows.entry_rows import CLOSED, CLOSED_NOTE, PRIVATE, REPORTED, EntryRow
 from leaderboard.results.board_rows.rows import BoardRows
-from leaderboard.results.significance.statements import BoardStatements, differs
 from leaderboard.results.significance.types import (
     BoardCertainty,
     EntryCertainty,
@@ -237,33 +218,6 @@ def rank_benchmark(
     summary = summarize(board, measure=label, key=default, relative=AVERAGE, is_filtered=state.filtered)
     board = replace(board, best=best, second=second, summary=summary)
     return RankedBenchmark(board, facts, tables, baselines, costs, any_in_domain, weight_notes, test_notes)
-
-
-def add_tests(board: Board, facts: BenchmarkFacts, tests: BenchmarkTests | None) -> tuple[Board, Sequence[str]]:
-    """Return the board with the stored results of tests over the benchmark, and the notes on them."""
-    if tests is None:
-        return board, ()
-    if tests.settings is None:
-        return board, [TOO_FEW_NOTE]
-    certainty = read_tests(tests, facts)
-    results = certainty.for_measure(board.measure) if certainty is not None else None
-    if certainty is None or results is None:
-        return replace(board, pending_columns=frozenset(COLUMN_NAMES) - {INTERVAL, WINS}), [PENDING_NOTE]
-    for row in board.rows:
-        row.certainty = results.entries.get(row.first_entry)
-        row.differs = differs(row.certainty)
-        if row.certainty is not None:
-            row[MEAN] = Cell(row.value(MEAN), interval=(row.certainty.low, row.certainty.high))
-    columns = SignificanceColumns.for_measure(certainty, board.measure, board.baseline)
-    board = replace(
-        board,
-        columns=add_test_columns(board.columns, board.rows, columns),
-        certainty=certainty,
-        statements=BoardStatements(certainty),
-        compared=results.comparison_count,
-        tested_over=SCOPES[certainty.settings.test],
-    )
-    return board, describe_tests(results, certainty.settings, board.baseline)
 
 
 def _select_datasets(facts: BenchmarkFacts, state: BoardState) -> BenchmarkFacts:

@@ -7,7 +7,7 @@ judgments allow tests over queries; otherwise only published means are used, in 
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -21,15 +21,22 @@ from numpy.typing import NDArray
 from evaluation.statistics.benchmark import MIN_DATASETS, stack_queries, subset_intervals
 from evaluation.statistics.comparison import intervals
 from leaderboard.boards.benchmark.aggregates import Tables
-from leaderboard.boards.columns.significance import describe_board_tests
-from leaderboard.boards.model import BenchmarkFacts, Member, Row
+from leaderboard.boards.benchmark.columns import MEAN, WINS, add_test_columns
+from leaderboard.boards.columns.significance import (
+    COLUMN_NAMES,
+    INTERVAL,
+    PENDING_NOTE,
+    SignificanceColumns,
+    describe_board_tests,
+)
+from leaderboard.boards.model import BenchmarkFacts, Board, Cell, Member, Row
 from leaderboard.models import BenchmarkCertainty, Dataset, Entry
 from leaderboard.results.board_rows.entry_rows import CLOSED, SCORED
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board
 from leaderboard.results.board_rows.rows import NO_REVISION
 from leaderboard.results.records import measure_values
 from leaderboard.results.significance.computing import measure_certainty
-from leaderboard.results.significance.statements import ComparedBoard
+from leaderboard.results.significance.statements import BoardStatements, ComparedBoard, differs
 from leaderboard.results.significance.types import METHOD, BoardCertainty, MeasureCertainty, TestSettings
 
 OVER_QUERIES = TestSettings(
@@ -95,14 +102,14 @@ def find_tests(facts: BenchmarkFacts, tables: Tables, rows: Sequence[Row]) -> Be
 
 
 #: Scopes of tests, by the name of the test.
-SCOPES = {OVER_QUERIES.test: _("over queries of these datasets"), OVER_DATASETS.test: _("over datasets")}
+_SCOPES = {OVER_QUERIES.test: _("over queries of these datasets"), OVER_DATASETS.test: _("over datasets")}
 TOO_FEW_NOTE = _(
     "Differences of means are not tested. A test over datasets needs at least six, because its smallest p-value is "
     "2 / 2ⁿ for n datasets; a test over queries needs results with per-query scores and open judgments on all datasets."
 )
 
 
-def describe_tests(tests: MeasureCertainty, settings: TestSettings, baseline: str) -> list[str]:
+def _describe_tests(tests: MeasureCertainty, settings: TestSettings, baseline: str) -> list[str]:
     """Return the notes on the tests over a benchmark."""
     if settings.test == OVER_QUERIES.test:
         text = (
@@ -119,7 +126,7 @@ def describe_tests(tests: MeasureCertainty, settings: TestSettings, baseline: st
     return [f"{text} {settings.permutations:,} permutations, seed {settings.seed}.", describe_board_tests(settings)]
 
 
-def read_tests(tests: BenchmarkTests, facts: BenchmarkFacts) -> BoardCertainty | None:
+def _read_tests(tests: BenchmarkTests, facts: BenchmarkFacts) -> BoardCertainty | None:
     """Return the results of tests that were stored up to the revisions of the datasets, or None."""
     times = [member.revision.at for member in facts.members]
     row = BenchmarkCertainty.objects.filter(key=tests.key).first()
@@ -128,6 +135,33 @@ def read_tests(tests: BenchmarkTests, facts: BenchmarkFacts) -> BoardCertainty |
     baseline = None if tests.baseline is None else tests.ids[tests.baseline]
     settings = TestSettings(**row.settings)
     return BoardCertainty(0, row.key, "", 0, row.computed_at, settings, True, baseline, {tests.measure: row.content})
+
+
+def add_tests(board: Board, facts: BenchmarkFacts, tests: BenchmarkTests | None) -> tuple[Board, Sequence[str]]:
+    """Return the board with the stored results of tests over the benchmark, and the notes on them."""
+    if tests is None:
+        return board, ()
+    if tests.settings is None:
+        return board, [TOO_FEW_NOTE]
+    certainty = _read_tests(tests, facts)
+    results = certainty.for_measure(board.measure) if certainty is not None else None
+    if certainty is None or results is None:
+        return replace(board, pending_columns=frozenset(COLUMN_NAMES) - {INTERVAL, WINS}), [PENDING_NOTE]
+    for row in board.rows:
+        row.certainty = results.entries.get(row.first_entry)
+        row.differs = differs(row.certainty)
+        if row.certainty is not None:
+            row[MEAN] = Cell(row.value(MEAN), interval=(row.certainty.low, row.certainty.high))
+    columns = SignificanceColumns.for_measure(certainty, board.measure, board.baseline)
+    board = replace(
+        board,
+        columns=add_test_columns(board.columns, board.rows, columns),
+        certainty=certainty,
+        statements=BoardStatements(certainty),
+        compared=results.comparison_count,
+        tested_over=_SCOPES[certainty.settings.test],
+    )
+    return board, _describe_tests(results, certainty.settings, board.baseline)
 
 
 #: Settings and results of tests, in their stored form.
