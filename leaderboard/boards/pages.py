@@ -248,10 +248,9 @@ def benchmark_page(
         last_change = max(change_times)
     board = benchmark_board(facts, rows, certainty, state, private_rows(ids, teams))
     if at is not None:
-        notes = [NO_TESTS_NOTE if note == PENDING_NOTE else note for note in board.notes]
         return BenchmarkPage(
             benchmark,
-            _mark_removed(replace(board, notes=notes), members, rows, name_datasets=True),
+            _mark_removed(board, members, rows, name_datasets=True),
             members,
             None,
             last_change,

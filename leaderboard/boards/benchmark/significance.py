@@ -25,7 +25,6 @@ from leaderboard.boards.benchmark.columns import MEAN, WINS, add_test_columns
 from leaderboard.boards.columns.significance import (
     COLUMN_NAMES,
     INTERVAL,
-    PENDING_NOTE,
     SignificanceColumns,
     describe_board_tests,
 )
@@ -103,6 +102,8 @@ def find_tests(facts: BenchmarkFacts, tables: Tables, rows: Sequence[Row]) -> Be
 
 #: Scopes of tests, by the name of the test.
 _SCOPES = {OVER_QUERIES.test: _("over queries of these datasets"), OVER_DATASETS.test: _("over datasets")}
+#: Note on a board or permalink whose tests have not been computed.
+UNTESTED_NOTE = _("Tests over the benchmark have not been computed yet for these results.")
 TOO_FEW_NOTE = _(
     "Differences of means are not tested. A test over datasets needs at least six, because its smallest p-value is "
     "2 / 2ⁿ for n datasets; a test over queries needs results with per-query scores and open judgments on all datasets."
@@ -146,7 +147,7 @@ def add_tests(board: Board, facts: BenchmarkFacts, tests: BenchmarkTests | None)
     certainty = _read_tests(tests, facts)
     results = certainty.for_measure(board.measure) if certainty is not None else None
     if certainty is None or results is None:
-        return replace(board, pending_columns=frozenset(COLUMN_NAMES) - {INTERVAL, WINS}), [PENDING_NOTE]
+        return replace(board, pending_columns=frozenset(COLUMN_NAMES) - {INTERVAL, WINS}), [UNTESTED_NOTE]
     for row in board.rows:
         row.certainty = results.entries.get(row.first_entry)
         row.differs = differs(row.certainty)

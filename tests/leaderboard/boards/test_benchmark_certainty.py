@@ -9,10 +9,9 @@ import pytest
 from django.test import Client
 
 from evaluation.statistics.benchmark import subset_intervals
-from leaderboard.boards.benchmark.significance import store_tests
-from leaderboard.boards.columns.significance import PENDING_NOTE
+from leaderboard.boards.benchmark.significance import UNTESTED_NOTE, store_tests
 from leaderboard.boards.model import Board, Row
-from leaderboard.boards.pages import NO_TESTS_NOTE, analyse_benchmarks
+from leaderboard.boards.pages import analyse_benchmarks
 from leaderboard.boards.state import Sort
 from leaderboard.models import Benchmark, Dataset, System
 from leaderboard.results.board_rows.revisions import record_present
@@ -65,7 +64,7 @@ def _scored() -> list[Dataset]:
 
 
 def test_open_results_are_tested_over_queries_and_every_dataset_has_the_same_weight(scored: list[Dataset]) -> None:
-    assert PENDING_NOTE in board_of().notes
+    assert UNTESTED_NOTE in board_of().notes
     assert _analyse(scored[0]) == 1
     board = board_of()
     best = _row(board, "Best")
@@ -93,7 +92,7 @@ def test_the_same_results_are_tested_once_and_new_ones_again(scored: list[Datase
     for dataset in scored:
         assert _analyse(dataset) == 0  # It lacks datasets, so it is not compared yet.
         score_queries(dataset, "Newcomer", spread(0.5, 9, queries=20 * (scored.index(dataset) + 1)), system=newcomer)
-    assert PENDING_NOTE in board_of().notes
+    assert UNTESTED_NOTE in board_of().notes
     assert _analyse(scored[2]) == 1
     assert _row(board_of(), "Newcomer")["ranks"].text == "3"
 
@@ -199,8 +198,7 @@ def test_a_permalink_keeps_the_tests_of_its_time(client: Client, scored: list[Da
     score_queries(scored[0], "Best", spread(0.1, 5, queries=20))
     untested = client.get(f"{untested_link}board.json").json()
     assert untested["rows"][0]["certainty"] is None
-    assert NO_TESTS_NOTE in untested["notes"]
-    assert PENDING_NOTE not in untested["notes"]
+    assert UNTESTED_NOTE in untested["notes"]
     assert client.get(f"{tested_link}board.json").json() == tested
 
 
