@@ -7,8 +7,9 @@ excluded for a query counts as not retrieved, and the documents below it move up
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -42,6 +43,18 @@ _EXCLUDED_PROBLEMS = {
     ),
     "duplicate": ("a document excluded twice for a query: {lines}", "List each pair once."),
     "empty": ("the file excludes no document", "Leave the file out, or check that you chose the right one."),
+}
+_TAG_COLUMNS = ("query-id", "tag")
+_TAG = re.compile(rb"[\w.+-]{1,40}")
+_TAG_PROBLEMS = {
+    **_EXCLUDED_PROBLEMS,
+    "fields": (
+        "not two fields with a tab between them: {lines}",
+        "Write `query<TAB>tag`, usually under the header `query-id<TAB>tag`, and one line for each tag of a query.",
+    ),
+    "tag": ("a tag that cannot be in an address: {lines}", "Use 1 to 40 letters, digits, or . _ + - in tags."),
+    "duplicate": ("a query with the same tag twice: {lines}", "List each pair once."),
+    "empty": ("the file has no tags", "Check that you chose the right file."),
 }
 
 
@@ -188,11 +201,32 @@ def read_excluded(path: Path) -> Qrels:
     The file, `excluded.tsv`, may be compressed. Raises InvalidContent with every class of problem in the file and its
     first lines.
     """
-    pairs: dict[bytes, dict[bytes, int]] = {}
     problems = LineProblems()
+    pairs = _read_pairs(path, _EXCLUDED_COLUMNS, problems)
+    return Qrels._from_bytes(_check_complete(pairs, problems, _EXCLUDED_PROBLEMS))
+
+
+def read_tags(path: Path) -> dict[str, list[str]]:
+    """Return the tags of each query, in the order of the file: `tags.tsv`, which may be compressed.
+
+    Raises InvalidContent with every class of problem in the file and its first lines.
+    """
+    problems = LineProblems()
+    pairs = _check_complete(_read_pairs(path, _TAG_COLUMNS, problems, _TAG), problems, _TAG_PROBLEMS)
+    return {query.decode(): [tag.decode() for tag in tags] for query, tags in pairs.items()}
+
+
+def _read_pairs(
+    path: Path, columns: Sequence[str], problems: LineProblems, second: re.Pattern[bytes] | None = None
+) -> dict[bytes, dict[bytes, int]]:
+    """Read lines of two fields as `{query id: {second field: 0}}`, below a header with `columns` or none.
+
+    Second fields must match the pattern `second`.
+    """
+    pairs: dict[bytes, dict[bytes, int]] = {}
     for number, line in enumerate(open_lines(path), start=1):
         line = line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
-        is_header = number == 1 and column_places(line.decode(errors="replace").split("\t"), _EXCLUDED_COLUMNS)
+        is_header = number == 1 and column_places(line.decode(errors="replace").split("\t"), columns)
         if not line.strip() or is_header:
             continue
         fields = [field.strip() for field in line.split(b"\t")]
@@ -201,9 +235,11 @@ def read_excluded(path: Path) -> Qrels:
             problems.note("fields", number)
         elif all(map(is_id, fields)) and pair.decode(errors="ignore").encode() != pair:
             problems.note("encoding", number)
+        elif second is not None and not second.fullmatch(fields[1]):
+            problems.note("tag", number)
         elif code := _add_judgement(pairs, fields[0], fields[1], 0):
             problems.note(code, number)
-    return Qrels._from_bytes(_check_complete(pairs, problems, _EXCLUDED_PROBLEMS))
+    return pairs
 
 
 def _add_judgement(

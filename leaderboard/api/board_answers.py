@@ -182,11 +182,22 @@ class SummarySerializer(Answer):
     )
 
 
+class SliceSerializer(Answer):
+    """A subset of the judged queries."""
+
+    name = text_field("Value for the parameter `slice`.")
+    label = text_field()
+    queries = integer_field("Number of its queries.")
+    judged_queries = integer_field("Number of all judged queries.")
+
+
 class BoardSerializer(Answer):
     """A board in one view."""
 
     title = text_field()
     measure = text_field("Selected measure.")
+    slice = SliceSerializer(allow_null=True, help_text="Queries that all scores are over; null for all queries.")
+    slice_choices = SliceSerializer(many=True, help_text="Slices of a dataset with open judgments.")
     view = text_field()
     sort = text_field("Key of the column that decides the order.")
     order = text_field("asc or desc.")

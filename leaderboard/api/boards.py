@@ -59,6 +59,12 @@ SLUG = OpenApiParameter("slug", str, OpenApiParameter.PATH, description="Slug in
 VIEW_PARAMETERS = [
     SLUG,
     OpenApiParameter("measure", str, description="Selected measure, which determines differences and ranks."),
+    OpenApiParameter(
+        "slice",
+        str,
+        description="Datasets with open judgments only: queries to score, one of `slice_choices`, for example "
+        "`length:short`.",
+    ),
     OpenApiParameter("view", str, enum=VIEWS, description="Values in the dataset cells of a benchmark."),
     OpenApiParameter(
         "sort",

@@ -60,6 +60,7 @@ from leaderboard.results.board_rows.entry_rows import (
 from leaderboard.results.board_rows.measurements import MeasuredEntry
 from leaderboard.results.significance.statements import BoardStatements, Gap, differs
 from leaderboard.results.significance.types import EntryCertainty, get_verdict
+from leaderboard.results.slices import MIN_TESTED, QuerySlice
 from leaderboard.results.values import JUDGED_MEASURES, is_about_judging
 from leaderboard.systems.baselines import BM25
 
@@ -133,6 +134,8 @@ class RankedDataset:
         facts, rows = self.facts, self.board.rows
         kinds = {row.ranked_in for row in rows}
         notes = [f"Ranked by {board.measure}; equal values share a rank, the earlier submission first."]
+        if facts.slice is not None:
+            notes = [*slice_notes(facts.slice, is_tested=self.tests.measure_certainty is not None), *notes]
         if REPORTED in kinds:
             sources = {row.entry.source_key for row in rows if row.ranked_in == REPORTED}
             papers = "one publication" if len(sources) == 1 else f"{len(sources)} publications"
@@ -161,6 +164,20 @@ class RankedDataset:
         return notes + marks.notes_on_challenges(rows)
 
 
+def slice_notes(queries: QuerySlice, *, is_tested: bool) -> list[str]:
+    """Return the notes on a board over a slice; `is_tested` tells whether it has intervals and tests."""
+    notes = [
+        f"Scores, differences, intervals, tests, and ranks are over {queries.text}: {queries.definition}. Results "
+        "without values by query, which are reported or scored on earlier judgments, have no score here. Costs are of "
+        "all queries."
+    ]
+    if not queries.is_tested:
+        notes.append(f"Slices of fewer than {MIN_TESTED} queries have no intervals and tests.")
+    elif not is_tested:
+        notes.append("This slice has no intervals and tests, because the board has too many systems and queries.")
+    return notes
+
+
 _NOTES_ON_KINDS = {
     CLOSED: CLOSED_NOTE,
     PRIVATE: _(
@@ -186,8 +203,7 @@ def rank_dataset(
     a measure or hardware that the board does not have.
     """
     shown_entries = [_hide_quarantined_results(entry) for entry in entries if entry.visibility in _ROW_VISIBILITIES]
-    measures = _board_measures(facts, [entry.scores for entry in shown_entries if entry.visibility != QUARANTINED])
-    measure = _measure_in_focus(state, measures)
+    measures, measure = select_measures(facts, shown_entries, state)
     known_gaps = statements.gaps if measure == statements.gap_measure else {} if _uses_gaps(state) else None
     groups = [(entry.comparison_group, entry.is_baseline) for entry in shown_entries if entry.visibility == "public"]
     current_group = present_group(facts.version_id, facts.qrels_id, groups)
@@ -222,7 +238,7 @@ def rank_dataset(
     weight_notes = fill_weighted(rows, scores, dict(state.weights), costs.machine, lower_is_better=lower_is_better)
     columns = [*focus_columns, *costs.columns, *other_columns, *figures, *last_columns]
     ranked_board = RankedDataset(
-        Board(facts.name, columns, rows, measure, measures, statements=statements),
+        Board(facts.title, columns, rows, measure, measures, statements=statements),
         facts,
         baseline,
         tests,
@@ -240,7 +256,7 @@ def dataset_view_key(facts: DatasetFacts, state: BoardState) -> str:
     is_measure = sort in (facts.primary_measure, *facts.measures) or is_about_judging(sort)
     measure = state.measure or (sort if is_measure else "")
     costs = state.hardware, state.cpu_only, state.corpus, state.weights
-    return f"{measure} {costs} {state.filtered} {_uses_gaps(state)}"
+    return f"{measure} {costs} {state.slice} {state.filtered} {_uses_gaps(state)}"
 
 
 def _uses_gaps(state: BoardState) -> bool:
@@ -306,17 +322,19 @@ def _board_measures(facts: DatasetFacts, scores: Iterable[Iterable[str]]) -> lis
     return add_judged_measures(dataset_measures or [facts.primary_measure], available, hidden=facts.hidden)
 
 
-def _measure_in_focus(state: BoardState, measures: Sequence[str]) -> str:
-    """Return the measure that a view names, else the measure that it sorts by, else the first one.
+def select_measures(facts: DatasetFacts, entries: Sequence[EntryRow], state: BoardState) -> tuple[Sequence[str], str]:
+    """Return the board's measures, and the one in focus.
 
-    Raises UnknownChoice if the view names a measure that is not one of `measures`.
+    This is the measure that a view names, else the measure that it sorts by, else the first one. Raises UnknownChoice
+    if the view names another measure.
     """
+    measures = _board_measures(facts, [entry.scores for entry in entries if entry.visibility != QUARANTINED])
     if state.measure:
         if state.measure not in measures:
             raise UnknownChoice("measure", state.measure, measures)
-        return state.measure
+        return measures, state.measure
     sort = canonical_name(state.sorts[0].key) if state.sorts else ""
-    return sort if sort in measures else measures[0]
+    return measures, sort if sort in measures else measures[0]
 
 
 def _focus_columns(measure: str, tests: SignificanceColumns, difference: str) -> list[Column]:

@@ -18,6 +18,7 @@ from django.utils.translation import gettext_noop as _
 
 from leaderboard.results.board_rows.entry_rows import CLOSED, GONE, QUARANTINED, REPORTED, STALE, EntryRow
 from leaderboard.results.significance.statements import BoardStatements
+from leaderboard.results.slices import DatasetSlices, QuerySlice
 
 if TYPE_CHECKING:
     from leaderboard.boards.facets import Facet, Facets
@@ -344,6 +345,9 @@ class Board:
     pending_columns: frozenset[str] = frozenset()
     #: Statements about rows, by the id of their first entry.
     statements: BoardStatements = field(default_factory=BoardStatements)
+    #: Slices of the judged queries to choose from, the chosen one, and the reason why there are none.
+    slices: DatasetSlices = field(default_factory=DatasetSlices)
+    slice: QuerySlice | None = None
     #: Result of `filtering.count_rows` for all rows.
     counted: FacetCounts | None = None
     #: Facets of each dataset of a benchmark, and the views that the board offers.
@@ -463,6 +467,14 @@ class DatasetFacts:
     source: str = ""
     #: Judged relevant documents per topic; None if unknown or hidden.
     relevant_per_query: float | None = None
+    #: Checksum of the tags of queries, and the slice that scores are over; None for all judged queries.
+    tags_sha256: str = ""
+    slice: QuerySlice | None = None
+
+    @property
+    def title(self) -> str:
+        """Name of the dataset, with the queries of a slice."""
+        return self.name if self.slice is None else f"{self.name}, {self.slice.text}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from leaderboard.boards.columns.significance import OUTDATED_NOTE, PENDING_NOTE
 from leaderboard.boards.dataset_board import RankedDataset, dataset_view_key, rank_dataset
 from leaderboard.boards.dataset_details import BM25_FINDS_NOTHING, qrels_remarks, remarks
 from leaderboard.boards.model import BenchmarkFacts, Board, DatasetFacts, Member
+from leaderboard.boards.slicing import slice_board
 from leaderboard.boards.state import BoardState
 from leaderboard.core.cache.memory import LONG_LIFETIME
 from leaderboard.datasets.files import are_sealed, without_checksums
@@ -60,6 +61,7 @@ from leaderboard.results.significance.statements import (
     statements_at,
 )
 from leaderboard.results.significance.types import BoardCertainty
+from leaderboard.results.slices import DatasetSlices, QuerySlice, read_slices
 
 R = TypeVar("R", RankedDataset, RankedBenchmark)
 #: Fields of a dataset's page: all of its own columns, and some of its version, judgments, and twin.
@@ -160,7 +162,10 @@ def dataset_page(
         last_change = max([last_change, *(revision.at for revision in other_halves.values())])
         halves = {pk: member.revision, **other_halves}
         board_statements = statements_at(halves, {**rows, **rows_at(other_halves)}, twin_pairs)[pk]
-    board = dataset_board(member, rows, board_statements, state, private_rows([pk], teams).get(pk, ()))
+    slices = read_slices(member.facts.qrels_id, member.facts.tags_sha256)
+    queries = slices.choose(state.slice)
+    own_entries = private_rows([pk], teams).get(pk, ())
+    board = dataset_board(member, rows, board_statements, state, own_entries, queries)
     parts_note = (
         f"Scored results are means over the {len(member.parts)} parts, for systems with results on all of them; each "
         "part has its own board."
@@ -171,7 +176,7 @@ def dataset_page(
         lacks_tests = lacks_tests and not (board.certainty is not None and board.certainty.current)
         notes = [note for note in notes if note not in (PENDING_NOTE, OUTDATED_NOTE)]
         notes += [NO_TESTS_NOTE] if lacks_tests and any(row.ranked_in == SCORED for row in board.rows) else []
-    board = replace(board, notes=notes)
+    board = replace(board, notes=notes, slices=slices, slice=queries)
     if at is not None:
         board = _mark_removed(board, [member], rows)
     tombstones = [
@@ -235,6 +240,7 @@ def benchmark_page(
     match = _present_benchmark(slug) if at is None else _past_benchmark(slug, at)
     if match is None:
         return None
+    DatasetSlices().choose(state.slice)
     benchmark, members = match
     facts = _benchmark_facts(benchmark, members)
     rows, ids = read_rows(members), [member.dataset_id for member in members]
@@ -351,14 +357,20 @@ def dataset_board(
     board_statements: BoardStatements,
     state: BoardState,
     own_entries: Sequence[EntryRow] = (),
+    queries: QuerySlice | None = None,
 ) -> Board:
-    """Return a view of a dataset's board with the private `own_entries` of the reader's teams. Raises UnknownChoice."""
+    """Return a view of a dataset's board, over a slice of the `queries` if it is given. Raises UnknownChoice.
+
+    The private `own_entries` of the reader's teams are on the board.
+    """
 
     def rank() -> RankedDataset:
-        entries = compose_rows(member, rows).rows.entries
+        entries, facts, known_statements = compose_rows(member, rows).rows.entries, member.facts, board_statements
         if own_entries:
             entries = sorted([*entries, *own_entries], key=attrgetter("published"))
-        return rank_dataset(member.facts, entries, rows[member.dataset_id].measured, board_statements, state)
+        if queries is not None:
+            facts, entries, known_statements = slice_board(member, queries, entries, state)
+        return rank_dataset(facts, entries, rows[member.dataset_id].measured, known_statements, state)
 
     is_free = own_entries or state.corpus or state.weights  # Users can create any number of such views.
     key = "" if is_free else f"{member.key} {board_statements} {dataset_view_key(member.facts, state)}"
@@ -454,6 +466,7 @@ def read_member(row: Mapping[str, Any], parts: Sequence[Member], revision: Revis
             agreement=agreement,
             source=collection_source(row.get("citation", ""), row.get("homepage", "")),
             relevant_per_query=None if hidden else statistics.get("relevant_per_query"),
+            tags_sha256=row.get("tags_sha256", ""),
         ),
         revision or newest_revision(row["board_revision"], row["changed_at"]),
         row.get("counted", True),

@@ -84,7 +84,7 @@ WEIGHT_NAMES = ("effectiveness", "latency", "memory", "cost")
 #: Query parameters of a board; `*` stands for the key of a column.
 PARAMETERS = (
     "measure", "view", "sort", "order", *FACETS, "min-*", "max-*", "zero-shot", "cpu-only", "corpus", "hide", "columns",
-    "exact", "pin", *(f"weight-{name}" for name in WEIGHT_NAMES), "rows", "page", "q", "hardware",
+    "exact", "pin", "slice", *(f"weight-{name}" for name in WEIGHT_NAMES), "rows", "page", "q", "hardware",
 )  # fmt: skip
 
 #: Characters in names of measures, left unquoted in URLs.
@@ -154,6 +154,8 @@ class BoardState:
     ranges: tuple[Range, ...] = ()
     text: str = ""
     hardware: str = ""
+    #: Name of a slice of the judged queries, such as `length:short`; empty for all queries.
+    slice: str = ""
     zero_shot: bool = False
     cpu_only: bool = False
     #: Number of documents in the reader's own corpus, 0 if not given.
@@ -186,6 +188,7 @@ class BoardState:
             ranges=_parse_ranges(parameters),
             text=last_value(parameters, "q").strip()[:LONGEST_QUERY],
             hardware=last_value(parameters, "hardware"),
+            slice=last_value(parameters, "slice"),
             zero_shot=_parse_switch(parameters, "zero-shot"),
             cpu_only=_parse_switch(parameters, "cpu-only"),
             corpus=whole_number(parameters, "corpus", 0),
@@ -205,7 +208,9 @@ class BoardState:
     @property
     def is_common(self) -> bool:
         """Whether it is one of a limited number of states, without free texts or numbers."""
-        has_free_values = self.text or self.ranges or self.corpus or self.hidden or self.pins or self.weights
+        has_free_values = (
+            self.slice or self.text or self.ranges or self.corpus or self.hidden or self.pins or self.weights
+        )
         has_free_values = has_free_values or (self.columns and self.columns[0] not in PRESETS)
         has_plain_facets = all(FACETS[name] and len(values) == 1 for name, values in self.facets)
         return not has_free_values and has_plain_facets and len(self.facets) <= 1 and len(self.sorts) <= 1
@@ -220,6 +225,7 @@ class BoardState:
             "view": self.view,
             "q": self.text,
             "hardware": self.hardware,
+            "slice": self.slice,
         }
         pairs = [(name, value) for name, value in single_values.items() if value]
         pairs += [("sort", str(sort)) for sort in self.sorts]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import itemgetter
 
@@ -59,7 +59,11 @@ def summarize_dataset(board: Board, facts: DatasetFacts, *, is_filtered: bool) -
         judges = _("judges not stated")
     judgments = ", ".join(filter(None, [origin, judges, relevant]))
     leader = _find_leader(board, board.measure)
-    return leader.summary(board.measure, "relative", judgments, is_filtered=is_filtered) if leader else None
+    summary = leader.summary(board.measure, "relative", judgments, is_filtered=is_filtered) if leader else None
+    if summary is None or facts.slice is None:
+        return summary
+    headline = _("%(headline)s, on %(queries)s") % {"headline": summary.headline, "queries": facts.slice.text}
+    return replace(summary, headline=headline, parts=[Part(_("Queries"), facts.slice.text), *summary.parts])
 
 
 def summarize(board: Board, *, measure: str, key: str, relative: str, is_filtered: bool) -> Summary | None:

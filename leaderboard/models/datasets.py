@@ -139,6 +139,9 @@ class Dataset(models.Model):
     )
     current_qrels = models.ForeignKey("Qrels", null=True, blank=True, on_delete=models.PROTECT, related_name="+")
     reported_statistics = models.JSONField(default=dict, blank=True)
+    tags_sha256 = models.CharField(
+        max_length=64, blank=True, help_text="SHA-256 of the tags of queries; empty if none."
+    )
     board_revision = models.PositiveIntegerField(default=0, help_text="Number of changes of the board.")
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)

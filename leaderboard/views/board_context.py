@@ -181,6 +181,14 @@ class _BoardPage:
         )
         return {
             "measures": _options(measures) if len(board.measures) > 1 else "",
+            "slices": _options(
+                [
+                    Choice("", f"{_('all judged queries')} ({board.slices.slices[0].total:,})", not state.slice),
+                    *(Choice(s.name, f"{s.label} ({s.count:,})", s.name == state.slice) for s in board.slices.slices),
+                ]
+                if board.slices.slices
+                else ()
+            ),
             "views": _options(
                 Choice(_unless_first(name, VIEWS), VIEW_LABELS[name], name == (state.view or VIEWS[0]))
                 for name in board.views
@@ -352,6 +360,8 @@ class _BoardPage:
                 bounds = f"{low} to {high}" if low and high else f"≥ {low}" if low else f"≤ {high}"
                 label = f"{column.label} {bounds}{unit}"
             yield FilterChip(label, self.link(ranges=tuple(other for other in state.ranges if other != column_range)))
+        if board.slice is not None:
+            yield FilterChip(board.slice.text, self.link(slice=""))
         if state.text:
             yield FilterChip(f"“{state.text}”", self.link(text=""))
         if state.zero_shot:

@@ -1,6 +1,7 @@
 """Pages of current and past boards, and their exports."""
 
 import datetime
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
@@ -239,7 +240,8 @@ def export(
     citation = board_citation(request, kind, slug, page.board.title, at or page.at)
     export_format = FORMATS[ending]
     text = export_format.write(page.board, replace(citation, bibtex=pages.collect_bibtex(page.rows)))
-    return send_text(text, f"{slug}.{ending}", export_format.content_type, saved=export_format.is_download)
+    file_name = "-".join([slug, *re.findall(r"[\w.+-]+", page.board.slice.name if page.board.slice else "")])
+    return send_text(text, f"{file_name}.{ending}", export_format.content_type, saved=export_format.is_download)
 
 
 def _no_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:

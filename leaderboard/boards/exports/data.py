@@ -34,6 +34,8 @@ def to_json(board: Board, citation: Citation) -> dict[str, Any]:
     return {
         "title": board.title,
         "measure": board.measure,
+        "slice": board.slice.as_data() if board.slice else None,
+        "slice_choices": [queries.as_data() for queries in board.slices.slices],
         "view": board.view or VIEWS[0],
         "sort": board.sort,
         "order": board.order,

@@ -219,7 +219,7 @@ def record_present() -> None:
 #: Dataset columns that boards show.
 DATASET_FACTS = (
     "slug", "name", "task", "domain", "language", "state", "hidden", "protection", "primary_measure", "measures",
-    "current_version_id", "current_qrels_id",
+    "current_version_id", "current_qrels_id", "tags_sha256",
 )  # fmt: skip
 #: Key for the part ids of a dataset whose scores are means over its parts.
 PARTS = "parts"

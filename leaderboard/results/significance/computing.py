@@ -119,6 +119,13 @@ def _intervals(batch: Sequence[tuple[str, list[int], Values]], board: ComparedBo
     yield from zip(bounds, bounds, strict=True)
 
 
+def analyse_values(measure: str, columns: Mapping[int, Values], board: ComparedBoard) -> MeasureCertainty:
+    """Compute the significance of entries under one measure from their values by query, by entry id."""
+    entries, values = list(columns), np.column_stack(list(columns.values()))
+    ((score_bounds, difference_bounds),) = _intervals([(measure, entries, values)], board)
+    return measure_certainty(measure, entries, values, board, score_bounds, difference_bounds)
+
+
 @transaction.atomic
 def store_certainty(analysis: BoardAnalysis) -> Certainty | None:
     """Store an analysis under a new board revision, and return its row.

@@ -1,0 +1,69 @@
+"""Classes of queries, for which boards show separate scores.
+
+All functions are pure: texts or lengths in, the name of a class out. Words are those of BM25 (`evaluation.text.words`),
+so that an ideograph counts as a word. docs/read-a-board.md describes the classes for readers.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+
+from evaluation.text.words import words
+
+#: Maximum number of words of short and of medium queries.
+SHORT, MEDIUM = 3, 8
+#: Maximum number of words of a query that counts as keywords if it is no question.
+KEYWORDS = 5
+_QUESTION_MARKS = ("?", "？", "؟", "፧")
+#: First words of questions by language. Other languages have questions with a question mark only.
+_QUESTION_WORDS = {
+    "de": "wer was wann wo wohin woher warum weshalb wieso wie welche welcher welches wem wen ist sind kann gibt",
+    "en": "who whom whose what when where why which how is are was were do does did can could should will has have",
+    "es": "quién quiénes qué cuándo dónde cuál cuáles cómo cuánto cuántos cuánta cuántas",
+    "fr": "qui que quoi quand où pourquoi comment combien quel quelle quels quelles est-ce",
+    "it": "chi cosa quando dove perché quale quali come quanto quanti",
+    "pt": "quem quando onde qual quais como quanto quantos",
+}
+#: Scripts that Unicode names differently from their users. Japanese mixes its own letters with Han characters.
+_KANA = ("hiragana", "katakana")
+_SCRIPTS = {"cjk": "han"}
+
+
+def length_class(text: str) -> str:
+    """Return `short` for at most 3 words, `medium` for at most 8, and `long` for more."""
+    count = len(words(text))
+    return "short" if count <= SHORT else "medium" if count <= MEDIUM else "long"
+
+
+def type_class(text: str, language: str) -> str:
+    """Return `question`, `keywords`, or `statement`.
+
+    A question ends with a question mark, or begins with a question word of the `language` (an ISO 639 code). Other
+    queries are keywords if they have at most 5 words.
+    """
+    first_word = text.split(maxsplit=1)[0].casefold() if text.strip() else ""
+    if text.rstrip().endswith(_QUESTION_MARKS) or first_word in _QUESTION_WORDS.get(language, "").split():
+        return "question"
+    return "keywords" if len(words(text)) <= KEYWORDS else "statement"
+
+
+def script_class(text: str) -> str:
+    """Return the script of most letters, such as `latin`, `han`, or `cyrillic`; empty for a text without letters.
+
+    Texts with hiragana or katakana are `japanese`.
+    """
+    names = (unicodedata.name(letter, "").partition(" ")[0].lower() for letter in text if letter.isalpha())
+    scripts = Counter(filter(None, names))
+    if any(name in scripts for name in _KANA):
+        return "japanese"
+    return next((_SCRIPTS.get(name, name) for name, _ in scripts.most_common(1)), "")
+
+
+def document_class(median_words: float, thirds: Sequence[float]) -> str:
+    """Return `short`, `medium`, or `long` for the median length of a query's relevant documents.
+
+    `thirds` are the lengths that divide the documents of the collection into three parts of equal size.
+    """
+    return "short" if median_words <= thirds[0] else "medium" if median_words <= thirds[1] else "long"
