@@ -7,6 +7,7 @@ Judgments can be read in one place only, which records each access.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 from django import forms
@@ -22,8 +23,17 @@ from evaluation.core.problems import format_count
 from evaluation.measures.registry import DEFAULT_MEASURES
 from leaderboard.admin import importing
 from leaderboard.admin.base import ReadOnlyAdmin, curator, folded
-from leaderboard.admin.forms import CurationForm, optional_share, text_line, tick_box
-from leaderboard.admin.pages import Crumb, Operation, ReasonForm, curation_page, object_crumb, require, submit
+from leaderboard.admin.forms import CurationForm, TextFileField, optional_share, text_line, tick_box
+from leaderboard.admin.pages import (
+    ActionRefused,
+    Crumb,
+    Operation,
+    ReasonForm,
+    curation_page,
+    object_crumb,
+    require,
+    submit,
+)
 from leaderboard.admin.tables import DatasetResource, TableImportExportAdmin
 from leaderboard.core.audit import acting
 from leaderboard.core.http.downloads import send_private
@@ -32,6 +42,7 @@ from leaderboard.core.permissions import (
     conflicting_visibility_settings,
     may_read_judgements,
 )
+from leaderboard.core.storage.store import work_folder
 from leaderboard.datasets.files import seals_queries
 from leaderboard.datasets.qrels import recorded_qrels_path
 from leaderboard.judgements.disclosure import may_see_counts
@@ -44,8 +55,11 @@ from leaderboard.results.publishing.protection import (
     request_change,
     reveal_private,
 )
+from leaderboard.results.slices import HIDDEN_REASON, set_tags
 from leaderboard.systems.baselines import request_baseline_again
 
+#: Maximum size of a file of tags, which is enough for 10 tags of each of 20,000 queries.
+MAX_TAGS_BYTES = 4 * 2**20
 #: Permission to change what is revealed about hidden judgments.
 REVEAL = "leaderboard.reveal_dataset"
 
@@ -82,6 +96,17 @@ class RevealForm(ReasonForm):
     )
 
 
+class TagsForm(ReasonForm):
+    """Form for a file with tags of queries."""
+
+    tags = TextFileField(
+        label="Tags of queries",
+        max_bytes=MAX_TAGS_BYTES,
+        help_text="tags.tsv: a query id, a tab, and a tag on each line, for example q12 and hard. Without a file, all "
+        "tags are removed.",
+    )
+
+
 class MeasuresForm(ReasonForm):
     """Form for the primary measure and the others."""
 
@@ -112,6 +137,18 @@ def _reveal(dataset: Dataset, values: Mapping[str, Any]) -> str:
         f"{dataset}: revealed the private part of {format_count(outcome.results, 'result')}, and released "
         f"{format_count(outcome.held, 'withheld result')}."
     )
+
+
+def _tag(dataset: Dataset, values: Mapping[str, Any]) -> str:
+    """Replace the tags of the dataset's queries by those of the form's file, and return a message."""
+    if dataset.hidden:
+        raise ActionRefused(f"{dataset}: {HIDDEN_REASON}")
+    given = values["tags"]
+    with work_folder("tags") as work:
+        path = work / "tags.tsv"
+        path.write_text(given.read_text("utf-8-sig") if isinstance(given, Path) else given or "", "utf-8")
+        count = set_tags(dataset, path if path.stat().st_size else None)
+    return f"{dataset}: {format_count(count, 'query has', 'queries have')} tags."
 
 
 #: Display of shares that are simple fractions.
@@ -154,7 +191,7 @@ class DatasetAdmin(TableImportExportAdmin):
     list_filter = ("state", "hidden", "runs_only")
     search_fields = ("name", "slug", "task", "domain")
     ordering = ("name",)
-    actions = ("make_baseline", "change_protection", "reveal")
+    actions = ("make_baseline", "tag_queries", "change_protection", "reveal")
     may_add = may_delete = False  # Datasets are imported, and results depend on them.
     readonly_fields = (
         "slug", "state", "judgements", "protection", "share", "is_runs_only", "primary_measure", "shown_measures",
@@ -264,6 +301,12 @@ class DatasetAdmin(TableImportExportAdmin):
         help="Make a hidden dataset a competition (public and private part, Ladder), or return it to the standard "
         "policy.",
         guards_command=True, arguments={"protection": ""},
+    )  # fmt: skip
+    tag_queries = Operation(
+        "Tag queries…", "leaderboard.change_dataset", _tag, form=TagsForm, title="Tag queries", button="Save tags",
+        refusals=(OSError,),
+        explanation="Boards with open judgments show scores for the queries of each tag. The file replaces all tags.",
+        help="Replace the tags of a dataset's queries, by which its board shows scores.",
     )  # fmt: skip
     reveal = Operation(
         "Reveal the private part of a competition…", REVEAL, _reveal, listed=True, form=RevealForm,

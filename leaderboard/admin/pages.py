@@ -164,7 +164,7 @@ class Operation:
         if self.check is not None and (reason := self.check(queryset)):
             messages.error(request, reason)
             return None
-        form = self.form(request.POST if "confirmed" in request.POST else None)
+        form = self.form(request.POST, request.FILES) if "confirmed" in request.POST else self.form()
 
         @transaction.atomic
         def act(values: Mapping[str, Any]) -> str:

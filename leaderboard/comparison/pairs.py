@@ -10,7 +10,7 @@ from django.utils.translation import gettext_noop as _
 from numpy.typing import NDArray
 
 from evaluation.runs.top_documents import displayed_documents
-from evaluation.statistics.comparison import RESAMPLES, PairedResult, compare_paired, count_wins
+from evaluation.statistics.comparison import RESAMPLES, PairedResult, compare_paired, count_wins, intervals
 from evaluation.statistics.randomisation import PERMUTATIONS, SEED, randomisation_test
 from leaderboard.boards.columns.significance import format_p_value
 from leaderboard.boards.wording import p_text
@@ -23,6 +23,7 @@ from leaderboard.datasets.derived_files import top_documents
 from leaderboard.models import Entry
 from leaderboard.results.records import entries_with_values, measure_values
 from leaderboard.results.significance.statements import BoardStatements
+from leaderboard.results.slices import MIN_TESTED, QuerySlice, open_slices
 
 #: Maximum number of random signs drawn for a page (queries × permutations), about one second of a core.
 MAX_SIGNS = 100_000_000
@@ -180,9 +181,10 @@ def compare_by_query(collection: OpenCollection, entries: Sequence[Entry], measu
         return None
     lower_is_better = better(measure) == "lower"
     first, second = values.T
-    resamples = max(1_000, min(RESAMPLES, MAX_RESAMPLED_QUERIES // len(values)))
     # The page shows the table's p-value, which is corrected over all pairs; this one is not used.
-    result = compare_paired(second, first, permutations=1, resamples=resamples, lower_is_better=lower_is_better)
+    result = compare_paired(
+        second, first, permutations=1, resamples=_affordable_resamples(len(values)), lower_is_better=lower_is_better
+    )
     differences = second - first
     gains = -differences if lower_is_better else differences
     order = np.argsort(-gains, kind="stable")
@@ -194,6 +196,60 @@ def compare_by_query(collection: OpenCollection, entries: Sequence[Entry], measu
         [_format_difference(collection, values, row) for row in loss_rows],
         [_format_difference(collection, values, row) for row in win_rows],
     )
+
+
+def _affordable_resamples(queries: int) -> int:
+    return max(1_000, min(RESAMPLES, MAX_RESAMPLED_QUERIES // queries))
+
+
+class SlicedCell(NamedTuple):
+    """A system's score over a slice, and its difference from the first system with a 95% interval, as texts.
+
+    `direction` is the class of a difference whose interval excludes 0, and empty for others.
+    """
+
+    system: str
+    score: str
+    difference: str
+    interval: str
+    direction: str
+
+
+def compare_slices(
+    collection: OpenCollection, entries: Sequence[Entry], measure: str
+) -> list[tuple[QuerySlice, list[SlicedCell]]]:
+    """Return each slice of the queries with a cell for each entry, whose differences are from the first entry.
+
+    Slices of few queries have no intervals. The list is empty if an entry has no values of the measure for exactly the
+    judged queries.
+    """
+    slices = open_slices(collection.dataset)
+    values = per_query_values(entries, measure)
+    if values is None or len(values) != len(collection.judgements.query_ids) or not slices:
+        return []
+    resamples = _affordable_resamples(sum(queries.count for queries in slices))
+    return [(queries, _sliced_cells(entries, values[queries.rows], measure, resamples)) for queries in slices]
+
+
+def _sliced_cells(
+    entries: Sequence[Entry], values: NDArray[np.float64], measure: str, resamples: int
+) -> list[SlicedCell]:
+    """Return the cells of one slice; `values` has the shape (queries, entries)."""
+    means = values.mean(axis=0).tolist()
+    bounds: list[tuple[float, float] | None] = [None] * len(entries)
+    if len(values) >= MIN_TESTED:
+        low, high = intervals(values - values[:, :1], resamples=resamples)
+        bounds = list(zip(low.tolist(), high.tolist(), strict=True))
+    cells = []
+    for entry, mean, ends in zip(entries, means, bounds, strict=True):
+        difference = mean - means[0]
+        interval = " to ".join(numbers.signed(end, numbers.DECIMALS) for end in ends or ())
+        direction = numbers.direction(difference, measure) if ends and ends[0] * ends[1] > 0 else ""
+        score = numbers.format_value(mean, numbers.DECIMALS)
+        cells.append(
+            SlicedCell(entry.system.name, score, numbers.signed(difference, numbers.DECIMALS), interval, direction)
+        )
+    return cells
 
 
 def _format_difference(collection: OpenCollection, values: NDArray[np.float64], row: int) -> dict[str, str]:

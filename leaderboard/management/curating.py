@@ -14,6 +14,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import models, transaction
 
 from evaluation.core.problems import InvalidContent, Problem, at_lines
+from leaderboard.admin.forms import TextFileField
 from leaderboard.admin.pages import ActionRefused, Operation
 from leaderboard.core.audit import acting, actor
 from leaderboard.judgements.rescoring.campaigns import get_pending_rescore
@@ -97,6 +98,7 @@ _TYPES: dict[type[forms.Field], type] = {
     forms.IntegerField: int,
     forms.FloatField: float,
     forms.FileField: Path,
+    TextFileField: Path,
 }
 
 

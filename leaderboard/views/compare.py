@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from evaluation.statistics.randomisation import CORRECTION, TEST
 from leaderboard.boards.columns.marks import SEEDS_NOTE
 from leaderboard.boards.state import BoardState, last_value
-from leaderboard.comparison.pairs import PairComparison, compare_by_query, overlaps
+from leaderboard.comparison.pairs import PairComparison, compare_by_query, compare_slices, overlaps
 from leaderboard.comparison.queries.collection import open_collection
 from leaderboard.comparison.selection import (
     COMPARE_PARAMETERS,
@@ -163,7 +163,8 @@ def _one_dataset(view: CompareState, comparison: Comparison, choices: dict[str, 
     entries = entries_with_values(pk for _, pk in compared_entries)
     by_slug = {choice.slug: entries[pk] for choice, pk in compared_entries}
     pair = compare_by_query(collection, [by_slug[view.systems[0]], by_slug[other_slug]], row.measure)
-    shared_documents = overlaps(collection, [entries[pk] for _, pk in compared_entries])
+    compared_rows = [entries[pk] for _, pk in compared_entries]
+    shared_documents = overlaps(collection, compared_rows)
     path = reverse("compare")
     return {
         "one": row,
@@ -180,6 +181,8 @@ def _one_dataset(view: CompareState, comparison: Comparison, choices: dict[str, 
             )
             for slug in other_slugs
         ],
+        "slices": compare_slices(collection, compared_rows, row.measure),
+        "sliced": [choice for choice, _ in compared_entries],
         "overlaps": shared_documents
         and [
             (compared_entries[first][0], compared_entries[second][0], f"{documents:.1f}", f"{jaccard:.2f}")

@@ -145,7 +145,11 @@ def open_collection(slug: str) -> OpenCollection | None:
     Queries are in natural order: by number if all ids are numbers, otherwise as in the judgments.
     """
     dataset = (
-        DatasetQuerySet(Dataset).listed().filter(slug=slug).select_related("current_version", "current_qrels").first()
+        DatasetQuerySet(Dataset)
+        .listed()
+        .filter(slug=slug)
+        .select_related("current_version__profile", "current_qrels")
+        .first()
     )
     if dataset is None:
         return None

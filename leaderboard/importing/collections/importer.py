@@ -43,6 +43,7 @@ from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_b
 from leaderboard.results.measures import check_measures, check_text_measures, shown_measures
 from leaderboard.results.publishing.publication import refresh_scores
 from leaderboard.results.publishing.visibility import name_baseline
+from leaderboard.results.slices import set_tags
 from leaderboard.systems.baselines import request_baseline
 from leaderboard.systems.records import house_system
 
@@ -120,7 +121,7 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = lamb
                     raise InvalidContent.build(*refusals)
                 run = read_baseline_run(options.baseline, collection) if options.baseline else None
                 content = storing.store_content(source, collection, options, work, progress)
-                return _store_rows(options, collection, content, run)
+                return _store_rows(options, collection, content, run, source.tags)
         except InvalidContent as error:
             raise InvalidContent.build(*dict.fromkeys([*refusals, *error.report.problems])) from error
         except OSError as error:
@@ -222,10 +223,15 @@ def _check_changes(options: ImportOptions, dataset: Dataset) -> Iterator[Problem
 
 @transaction.atomic
 def _store_rows(
-    options: ImportOptions, collection: InspectedCollection, files: StoredContent, run: BaselineRun | None
+    options: ImportOptions,
+    collection: InspectedCollection,
+    files: StoredContent,
+    run: BaselineRun | None,
+    tags: Path | None,
 ) -> ImportResult:
     """Store the rows of an import, request its baseline, and return the result, with the names of all changes.
 
+    Without a file of `tags`, those of an earlier import remain.
     The board moves to the new version and judgments, unless results have to be rescored first.
     """
     dataset, changes = _update_settings(options)
@@ -257,6 +263,9 @@ def _store_rows(
     is_named, run_requested = _use_run(dataset, run, qrels, is_judged=judgements is not None)
     if run_requested:
         changes.append("baseline run")
+    old_tags = dataset.tags_sha256
+    if tags is not None and set_tags(dataset, tags) and dataset.tags_sha256 != old_tags:
+        changes.append("tags")
     if changes:
         board_changed(dataset, Kind.IMPORTED)
     if is_named:

@@ -32,6 +32,7 @@ from evaluation.verification.comparing import Judgements
 from leaderboard.datasets.problems import in_file, name_some, problem, unknown_ids
 from leaderboard.datasets.qrels import JudgementFile, documents_not_in_corpus
 from leaderboard.importing.collections.source import CollectionFiles, ImportOptions, Progress, short_name
+from leaderboard.results.slices import check_tags
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +157,9 @@ class Inspection:
         if source.excluded is not None:
             with self._collect_problems(source.excluded.name):
                 excluded = self._read_excluded(source.excluded)
+        if source.tags is not None:
+            with self._collect_problems(source.tags.name):
+                check_tags(source.tags, self.query_ids)
         if self.problems or query_statistics is None or source.queries is None:
             raise InvalidContent.build(*self.problems)
         origin = {"source": options.source, "topic_field": source.topic_field}

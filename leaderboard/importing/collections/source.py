@@ -2,8 +2,9 @@
 
 The layout is that of BEIR: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`. Optional files are `qrels.txt` in
 TREC format for the scored split, `document-ids.txt` if the documents cannot be stored, `answers.jsonl` for measures
-that search for answers in texts, and `excluded.tsv` for documents excluded from the rankings of single queries. All
-names may end in `.gz`. Files in other formats can replace any of the first three, and are converted (`Conversion`).
+that search for answers in texts, `excluded.tsv` for documents excluded from the rankings of single queries, and
+`tags.tsv` for tags of queries. All names may end in `.gz`. Files in other formats can replace any of the first three,
+and are converted (`Conversion`).
 """
 
 import re
@@ -33,7 +34,7 @@ Progress = Callable[[str, float], None]
 
 _MEMBER = re.compile(
     r"(?P<root>(?:.+/)?)"
-    r"(?:(?P<plain>corpus|queries|answers)\.jsonl|(?P<ids>document-ids)\.txt|(?P<trec>qrels)\.(?:txt|tsv)|(?P<excluded>excluded)\.tsv"
+    r"(?:(?P<plain>corpus|queries|answers)\.jsonl|(?P<ids>document-ids)\.txt|(?P<trec>qrels)\.(?:txt|tsv)|(?P<pairs>excluded|tags)\.tsv"
     r"|qrels/(?P<split>[A-Za-z0-9_-]{1,20})\.(?:tsv|txt))(?:\.gz)?"
 )
 
@@ -130,6 +131,7 @@ class CollectionFiles:
     qrels: dict[str, Path] = field(default_factory=dict)
     topic_field: str = ""
     excluded: Path | None = None
+    tags: Path | None = None
     problems: tuple[Problem, ...] = ()
 
 
@@ -247,8 +249,8 @@ def _find_parts(names: Iterable[str], split: str) -> tuple[dict[str, str], list[
 
 def _get_part(match: re.Match[str], split: str) -> str:
     """Return the part that a file of BEIR's layout contains, such as `corpus.jsonl` or `qrels-test.tsv`."""
-    if match["excluded"]:
-        return "excluded.tsv"
+    if match["pairs"]:
+        return f"{match['pairs']}.tsv"
     if match["plain"] or match["ids"]:
         return f"{match['plain']}.jsonl" if match["plain"] else "document-ids.txt"
     return f"qrels-{match['split'] or split}.tsv"
@@ -279,8 +281,8 @@ def _convert(files: dict[str, Path], problems: list[Problem], options: ImportOpt
             hint = f"Choose one of the available splits: --split {', '.join(sorted(qrels))}."
         problems.append(missing_file(f"qrels/{options.split}.tsv", hint))
     ids, answers = files.get("document-ids.txt"), files.get("answers.jsonl")
-    excluded = files.get("excluded.tsv")
-    return CollectionFiles(corpus, queries, ids, answers, qrels, conversion.topic_field, excluded, tuple(problems))
+    pairs = files.get("excluded.tsv"), files.get("tags.tsv")
+    return CollectionFiles(corpus, queries, ids, answers, qrels, conversion.topic_field, *pairs, tuple(problems))
 
 
 #: File names in other formats. They are restricted to short, safe names; names with a leading dot are system files.

@@ -16,6 +16,7 @@ from django.test import Client
 
 from evaluation.core.problems import InvalidContent
 from evaluation.engines import RetrievalTask, retrieve
+from evaluation.judgements.slices import length_class
 from evaluation.statistics.comparison import compare_paired
 from leaderboard.boards.model import Board, Row
 from leaderboard.boards.pages import dataset_page
@@ -90,8 +91,8 @@ def test_a_board_over_short_queries_ranks_tests_and_names_them(tmp_path: Path, c
     assert row_of(board_of(dataset), "Long").value("nDCG@10") == pytest.approx((SHORT * worst + LONG) / 15)
 
     page = client.get(f"/datasets/{dataset.slug}/?slice=length:short").content.decode()
-    headline = re.sub(r"<[^>]*>|\s+", " ", page.partition('<p class="headline">')[2].partition("</p>")[0])
-    assert "on 12 short queries (of 15)." in re.sub(" +", " ", headline)
+    headline = re.sub(r"<[^>]*>", "", page.partition('<p class="headline">')[2].partition("</p>")[0])
+    assert "separated from it, on 12 short queries (of 15)." in " ".join(headline.split())
     assert '<option value="length:short" selected>short queries (12)</option>' in page
     assert '<option value="">all judged queries (15)</option>' in page
 
@@ -109,7 +110,7 @@ def test_slices_of_few_queries_have_values_but_no_tests(tmp_path: Path) -> None:
 
 def test_reported_results_have_no_score_in_a_slice(tmp_path: Path) -> None:
     dataset = make_dataset(tmp_path)
-    report(dataset, "Paper", make_source("paper"), ndcg=0.9)
+    report(dataset, make_source("paper"), "Paper", ndcg=0.9)
     assert row_of(board_of(dataset), "Paper").value("nDCG@10") == 0.9
     board = board_of(dataset, slice="length:short")
     row = row_of(board, "Paper")
@@ -239,14 +240,14 @@ def test_slices_of_a_real_collection_equal_pytrec_eval(shared_folder: Path, tmp_
         run_for(dataset, name, rankings, baseline=name == "BM25")
         run = pytrec_eval.parse_run(io.StringIO(lines(rankings)))
         values[name] = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut.10"}).evaluate(run)
-    short = [query for query in sorted(qrels) if len(re.findall(r"[\w'’.]+", texts[query].replace("-", " "))) <= 3]
+    short = [query for query in sorted(qrels) if length_class(texts[query]) == "short"]
     expected = {
         name: np.array([scores.get(query, {}).get("ndcg_cut_10", 0.0) for query in short])
         for name, scores in values.items()
     }
     board = board_of(dataset, slice="length:short")
     assert board.slice is not None
-    assert (board.slice.count, board.slice.total) == (len(short), 323)
+    assert (board.slice.count, board.slice.total) == (len(short), 323) == (192, 323)
     for name, column in expected.items():
         assert row_of(board, name).value("nDCG@10") == pytest.approx(column.mean(), abs=1e-9)
     paired = compare_paired(expected["RM3"], expected["BM25"])
@@ -254,3 +255,24 @@ def test_slices_of_a_real_collection_equal_pytrec_eval(shared_folder: Path, tmp_
     assert certainty is not None
     assert certainty.delta_interval == pytest.approx((paired.low, paired.high), abs=1e-6)
     assert certainty.p_baseline == pytest.approx(paired.p, rel=1e-3)
+
+
+def test_systems_are_compared_by_kind_of_query(tmp_path: Path, client: Client) -> None:
+    dataset = make_dataset(tmp_path)
+    slugs = dict(dataset.entries.values_list("system__name", "system__slug"))
+    page = client.get(f"/compare/?system={slugs['BM25']}&system={slugs['Short']}").content.decode()
+    table = page.partition('id="by-kind"')[2].partition("</table>")[0]
+    rows = [
+        [" ".join(re.sub(r"<[^>]*>", " ", cell).split()) for cell in re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)]
+        for row in re.findall(r"<tr>.*?</tr>", table, re.DOTALL)
+    ]
+    assert rows[:3] == [
+        ["Queries", "Number", "BM25", "Short", "Δ"],
+        ["short queries", "12", "0.631", "1.000", "+0.369 +0.369 to +0.369"],
+        ["long queries", "3", "0.631", "0.631", "±0.000"],
+    ]
+    assert f'href="/datasets/{dataset.slug}/?slice=length%3Ashort"' in table
+    assert '<td class="n up" data-of="Δ">' in table
+    Dataset.objects.update(hidden=True)
+    page = client.get(f"/compare/?system={slugs['BM25']}&system={slugs['Long']}").content.decode()
+    assert "By kind of query" not in page
