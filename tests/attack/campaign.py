@@ -111,6 +111,10 @@ def attack(rules: Rules, teams: int, number: int = 0, days: int = DAYS) -> Gain:
             return
         for other, step in zip(beside, rules.further, strict=True):
             reader.told_beside(other, shown_mean(other), step)
+        for number in range(rules.slices):
+            part = np.arange(QUERIES) % rules.slices == number
+            gains = np.where(choice, given.other - given.plain, 0.0)[given.public & part]
+            reader.told_slice(choice, part, float(gains.mean()))
         if rules.tests:
             # As good as a bit can be: of an equation of its own, whichever way it goes as likely as the other.
             middle = reader.expected(tested)
@@ -205,6 +209,8 @@ def protections(full: Rules) -> Mapping[str, Rules]:
     found[UNCERTAIN] = replace(full, certainty=False)
     found[NO_GAP] = replace(full, gap=False)
     found["with: a test of each result told"] = replace(full, tests=True)
+    found["with: scores of three kinds of queries"] = replace(full, slices=3)
+    found["with: scores of nine kinds of queries"] = replace(full, slices=9)
     found[BEFORE] = before(competition=full.competition)
     return found
 

@@ -119,6 +119,11 @@ class Reader:
         """The value of a further measure, which is as good as a score of another choice, in its own steps."""
         self._observe(choice, round(value / step) * step, step**2 / 12 + 1e-12)
 
+    def told_slice(self, choice: NDArray[np.bool_], part: NDArray[np.bool_], gain: float) -> None:
+        """The gain over the honest run on a known part of the queries: the difference of two published means."""
+        row = np.append((choice & part) / (self.share * part.sum()), 0.0)
+        self._observe_row(row, round(gain / self.step) * self.step, self.step**2 / 6 + 1e-12)
+
     def beside(self) -> NDArray[np.bool_]:
         """What the next run asks by a further measure: half of the queries."""
         return np.asarray(self.random.random(QUERIES) < 0.5)
@@ -172,7 +177,9 @@ class Reader:
         return np.append(choice / self.shown, 1.0)
 
     def _observe(self, choice: NDArray[np.bool_], score: float, noise: float) -> None:
-        row = self._row(choice)
+        self._observe_row(self._row(choice), score, noise)
+
+    def _observe_row(self, row: NDArray[np.float64], score: float, noise: float) -> None:
         gain = self.covariance @ row
         scale = float(row @ gain) + noise
         self.mean = self.mean + gain * ((score - float(row @ self.mean)) / scale)
