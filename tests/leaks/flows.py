@@ -404,6 +404,7 @@ FLOWS: Mapping[str, Flow] = {
         _act_on_rows, label="leaderboard.Dataset", action="change_protection", protection="competition",
         although_told="on",
     ),
+    "leaderboard.Dataset:tag_queries": partial(_act_on_rows, label="leaderboard.Dataset", action="tag_queries"),
     "leaderboard.Dataset:reveal": partial(_act_on_rows, label="leaderboard.Dataset", action="reveal"),
     **{
         f"leaderboard.Challenge:{action}": partial(
@@ -447,5 +448,6 @@ FLOWS: Mapping[str, Flow] = {
     "set_measures": lambda stage: stage.run("set_measures", "secret", "Hole@10"),
     "settle_challenge": partial(_on_challenge, command="settle_challenge", reject=True, decision="So it is."),
     "switch_board": lambda stage: stage.run("switch_board", "secret"),
+    "tag_queries": lambda stage: stage.run("tag_queries", "secret"),
     "withdraw": _withdraw,
 }  # fmt: skip

@@ -6,13 +6,18 @@ import csv
 import io
 import json
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import pytrec_eval
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.core.management import call_command
 from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
 
 from evaluation.core.problems import InvalidContent
 from evaluation.engines import RetrievalTask, retrieve
@@ -25,10 +30,11 @@ from leaderboard.core.audit import acting
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.source import ImportOptions
-from leaderboard.models import Benchmark, Dataset, Visibility
+from leaderboard.models import AuditRecord, Benchmark, BoardChange, Dataset, Visibility
 from leaderboard.results.profiles.store import profile_collection, store_collection_profile
 from leaderboard.results.publishing.visibility import mark_published
 from leaderboard.results.slices import HIDDEN_REASON, read_slices, set_tags
+from tests.factories import make_a_curator
 from tests.leaderboard.entries import make_source, report
 from tests.leaderboard.open_runs import lines, open_dataset, run_for
 from tests.leaderboard.tiny_collection import HEADER, lines_of
@@ -185,25 +191,52 @@ def test_hidden_judgments_have_no_slices_anywhere(
         assert 'name="slice"' not in page
 
 
-def test_tags_are_slices_and_change_the_board(tmp_path: Path, client: Client) -> None:
+def test_curators_tag_queries_and_permalinks_keep_the_tags_of_their_time(tmp_path: Path, client: Client) -> None:
     dataset = make_dataset(tmp_path)
-    tags = tmp_path / "tags.tsv"
-    tags.write_text("query-id\ttag\ns00\thard\ns01\thard\nt0\thard\nt0\tnews\n")
-    before = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()
-    with acting(None, "because"):
-        assert set_tags(dataset, tags) == 3
-    answer = client.get(f"/api/v1/datasets/{dataset.slug}/board/?slice=tag:hard").json()
-    assert answer["slice"]["queries"] == 3
-    assert answer["rows"][0]["system"] == "Short"
-    assert answer["rows"][0]["values"]["nDCG@10"] == pytest.approx((2 + 1 / np.log2(3)) / 3)
-    assert not any(each["name"].startswith("tag:") for each in before["slice_choices"])
-    Dataset.objects.get().refresh_from_db()
-    with acting(None, "because"):
-        set_tags(dataset, None)
+    person, curator = make_a_curator(), Client()
+    curator.force_login(person)
+    actions = reverse("admin:leaderboard_dataset_changelist")
+    asked = {"action": "tag_queries", "_selected_action": [dataset.pk], "confirmed": "yes", "why": "for a test"}
+
+    def tag(text: str) -> Any:
+        file = SimpleUploadedFile("tags.tsv", text.encode())
+        return curator.post(actions, {**asked, "tags": file} if text else asked, follow=True)
+
+    def answer(path: str = f"/api/v1/datasets/{dataset.slug}/board/") -> Any:
+        return client.get(path + "?slice=tag:hard").json()
+
+    refused = tag("s00\thard\nelsewhere\thard\n")
+    assert refused.status_code == 400
+    assert "1 query not in the dataset: elsewhere" in refused.content.decode()
+    page = tag("query-id\ttag\ns00\thard\ns01\thard\nt0\thard\nt0\tnews\n").content.decode()
+    assert "Tiny: 3 queries have tags." in page
+    assert AuditRecord.objects.get(action="tags").reason == "for a test"
+    first = answer()
+    assert (first["slice"]["label"], first["slice"]["queries"]) == ("queries tagged “hard”", 3)
+    assert first["rows"][0]["values"]["nDCG@10"] == pytest.approx((2 + 1 / np.log2(3)) / 3)
+
+    BoardChange.objects.update(at=timezone.now() - timedelta(days=2))
+    moment = f"/datasets/{dataset.slug}/at/{(timezone.now() - timedelta(days=1)):%Y-%m-%dT%H:%M:%SZ}/board.json"
+    arguments = [dataset.slug, "--tags", str(tmp_path / "later.tsv"), "--by", person.email, "--why", "for a test"]
+    (tmp_path / "later.tsv").write_text("s05\thard\n")
+    call_command("tag_queries", *arguments, stdout=io.StringIO())
+    assert answer()["slice"]["queries"] == 1
+    assert answer(moment)["slice"]["queries"] == 3
+    assert "Tiny: 0 queries have tags." in tag("").content.decode()
     assert client.get(f"/api/v1/datasets/{dataset.slug}/board/?slice=tag:hard").status_code == 400
-    # A permalink keeps the tags of its time.
-    if answer["permalink"] != before["permalink"]:
-        assert client.get(answer["permalink"].removeprefix("http://testserver")).status_code in (200, 400)
+    Dataset.objects.update(hidden=True)
+    assert HIDDEN_REASON in tag("s05\thard\n").content.decode()
+
+
+def test_an_import_stores_the_tags_of_a_collection_and_names_their_errors(tmp_path: Path) -> None:
+    dataset = open_dataset(tmp_path, {"tags.tsv": "query-id\ttag\nq1\thard\nq3\ttrain\n"})
+    assert [each.name for each in read_slices(dataset.current_qrels_id, dataset.tags_sha256).slices] == ["tag:hard"]
+    assert open_dataset(tmp_path).tags_sha256 == dataset.tags_sha256, "an import without tags keeps them"
+    with pytest.raises(InvalidContent, match=r"tags.tsv: not two fields with a tab between them: 1 line") as refused:
+        open_dataset(tmp_path, {"tags.tsv": "q1\thard\nq2 hard\n"})
+    assert refused.value.report.problems[0].lines == (2,)
+    with pytest.raises(InvalidContent, match=r"tags.tsv: 1 query not in the dataset: q9"):
+        open_dataset(tmp_path, {"tags.tsv": "q9\thard\n"})
 
 
 def test_tags_of_unknown_queries_and_too_many_tags_are_refused(tmp_path: Path) -> None:
