@@ -24,6 +24,7 @@ VIEW = (
     "provenance",
     "q",
     "rows",
+    "slice",
     "sort",
     "task",
     "team",
@@ -62,6 +63,8 @@ class Board(TypedDict):
 
     title: str
     measure: str
+    slice: Slice | None
+    slice_choices: list[Slice]
     view: str
     sort: str
     order: str
@@ -549,6 +552,15 @@ class Shards(TypedDict):
     seconds_left: float | None
     cost: float | None
     currency: str
+
+
+class Slice(TypedDict):
+    """A subset of the judged queries."""
+
+    name: str
+    label: str
+    queries: int
+    judged_queries: int
 
 
 class Snippet(TypedDict):

@@ -256,7 +256,7 @@ def dataset_view_key(facts: DatasetFacts, state: BoardState) -> str:
     is_measure = sort in (facts.primary_measure, *facts.measures) or is_about_judging(sort)
     measure = state.measure or (sort if is_measure else "")
     costs = state.hardware, state.cpu_only, state.corpus, state.weights
-    return f"{measure} {costs} {state.slice} {state.filtered} {_uses_gaps(state)}"
+    return f"{measure} {costs} {state.filtered} {_uses_gaps(state)}"
 
 
 def _uses_gaps(state: BoardState) -> bool:

@@ -61,7 +61,7 @@ from leaderboard.results.significance.statements import (
     statements_at,
 )
 from leaderboard.results.significance.types import BoardCertainty
-from leaderboard.results.slices import DatasetSlices, QuerySlice, read_slices
+from leaderboard.results.slices import DatasetSlices, read_slices
 
 R = TypeVar("R", RankedDataset, RankedBenchmark)
 #: Fields of a dataset's page: all of its own columns, and some of its version, judgments, and twin.
@@ -163,9 +163,9 @@ def dataset_page(
         halves = {pk: member.revision, **other_halves}
         board_statements = statements_at(halves, {**rows, **rows_at(other_halves)}, twin_pairs)[pk]
     slices = read_slices(member.facts.qrels_id, member.facts.tags_sha256)
-    queries = slices.choose(state.slice)
-    own_entries = private_rows([pk], teams).get(pk, ())
-    board = dataset_board(member, rows, board_statements, state, own_entries, queries)
+    if queries := slices.choose(state.slice):
+        member = replace(member, facts=replace(member.facts, slice=queries, relevant_per_query=None))
+    board = dataset_board(member, rows, board_statements, state, private_rows([pk], teams).get(pk, ()))
     parts_note = (
         f"Scored results are means over the {len(member.parts)} parts, for systems with results on all of them; each "
         "part has its own board."
@@ -357,20 +357,16 @@ def dataset_board(
     board_statements: BoardStatements,
     state: BoardState,
     own_entries: Sequence[EntryRow] = (),
-    queries: QuerySlice | None = None,
 ) -> Board:
-    """Return a view of a dataset's board, over a slice of the `queries` if it is given. Raises UnknownChoice.
-
-    The private `own_entries` of the reader's teams are on the board.
-    """
+    """Return a view of a dataset's board with the private `own_entries` of the reader's teams. Raises UnknownChoice."""
 
     def rank() -> RankedDataset:
-        entries, facts, known_statements = compose_rows(member, rows).rows.entries, member.facts, board_statements
+        entries, known_statements = compose_rows(member, rows).rows.entries, board_statements
         if own_entries:
             entries = sorted([*entries, *own_entries], key=attrgetter("published"))
-        if queries is not None:
-            facts, entries, known_statements = slice_board(member, queries, entries, state)
-        return rank_dataset(facts, entries, rows[member.dataset_id].measured, known_statements, state)
+        if member.facts.slice is not None:
+            entries, known_statements = slice_board(member, member.facts.slice, entries, state)
+        return rank_dataset(member.facts, entries, rows[member.dataset_id].measured, known_statements, state)
 
     is_free = own_entries or state.corpus or state.weights  # Users can create any number of such views.
     key = "" if is_free else f"{member.key} {board_statements} {dataset_view_key(member.facts, state)}"

@@ -6,12 +6,14 @@ equation on the judgments (docs/security.md). Slices on texts require public tex
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from django.db import transaction
+from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 from numpy.typing import NDArray
 
@@ -30,6 +32,8 @@ from leaderboard.datasets.qrels import JudgementsNotOpen, open_judgements, topic
 from leaderboard.models import Dataset, Qrels, Visibility
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board
 from leaderboard.results.board_rows.rows import board_cache
+
+logger = logging.getLogger(__name__)
 
 #: Minimum number of queries with intervals and tests: percentile intervals of fewer are far too narrow.
 MIN_TESTED = 10
@@ -85,6 +89,12 @@ class DatasetSlices(NamedTuple):
     slices: Sequence[QuerySlice] = ()
     reason: str = ""
 
+    @property
+    def choices(self) -> list[tuple[str, str, int]]:
+        """Names, labels, and numbers of queries of all slices, those of all queries first; empty without slices."""
+        choices = [(each.name, each.label, each.count) for each in self.slices]
+        return [("", gettext("all judged queries"), self.slices[0].total), *choices] if self.slices else []
+
     def choose(self, name: str) -> QuerySlice | None:
         """Return the slice with this name, None for an empty name. Raises UnknownChoice."""
         found = next((each for each in self.slices if each.name == name), None)
@@ -99,7 +109,10 @@ HIDDEN_REASON = _("Hidden judgments have no scores by kind of query, because the
 
 
 def read_slices(qrels_id: int | None, tags_sha256: str) -> DatasetSlices:
-    """Return the slices of a dataset on current or earlier judgments, with its tags, in one query."""
+    """Return the slices of a dataset on current or earlier judgments, with its tags, in one query.
+
+    There are none, with a warning in the log, if a file cannot be read.
+    """
     rows = Qrels.objects.select_related("version__dataset", "version__profile")
     qrels = rows.filter(pk=qrels_id).first() if qrels_id is not None else None
     if qrels is None:
@@ -110,6 +123,9 @@ def read_slices(qrels_id: int | None, tags_sha256: str) -> DatasetSlices:
         return DatasetSlices(open_slices(dataset))
     except JudgementsNotOpen:
         return DatasetSlices(reason=HIDDEN_REASON if dataset.hidden else "")
+    except (OSError, InvalidContent) as error:  # A missing file must not prevent the board from being shown.
+        logger.warning("could not read the slices of %s: %s", dataset, error)
+        return DatasetSlices()
 
 
 def open_slices(dataset: Dataset) -> Sequence[QuerySlice]:
@@ -149,19 +165,17 @@ def _build_slices(
         "documents": _document_classes(judgements, dataset.relevance_level, profile) if profile else [],
     }
     for kind, values in kinds.items():
-        names = sorted({value for value in values if value}, key=lambda name: (_order(f"{kind}:{name}"), name))
+        names = sorted(set(values) - {""}, reverse=True)  # short, medium, long
         for name in names if len(names) > 1 else ():
-            rows = np.flatnonzero(np.array(values) == name)
             label = _CLASSES.get(f"{kind}:{name}", (f"queries in {name.title()} script", "most letters"))
-            yield QuerySlice(f"{kind}:{name}", *label, rows, len(ids))
+            yield QuerySlice(f"{kind}:{name}", *label, np.flatnonzero(np.array(values) == name), len(ids))
+    rows_by_tag: dict[str, list[int]] = {}
     tags_by_query = read_tags(local_path(Area.FILES, tags)) if tags else {}
-    for tag in sorted({tag for query in ids for tag in tags_by_query.get(query, ())}):
-        rows = np.array([row for row, query in enumerate(ids) if tag in tags_by_query.get(query, ())], np.intp)
-        yield QuerySlice(f"tag:{tag}", f"queries tagged “{tag}”", "tagged by a curator", rows, len(ids))
-
-
-def _order(name: str) -> int:
-    return list(_CLASSES).index(name) if name in _CLASSES else len(_CLASSES)
+    for row, query in enumerate(ids):
+        for tag in tags_by_query.get(query, ()):
+            rows_by_tag.setdefault(tag, []).append(row)
+    for tag, rows in sorted(rows_by_tag.items()):
+        yield QuerySlice(f"tag:{tag}", f"queries tagged “{tag}”", "tagged by a curator", np.array(rows), len(ids))
 
 
 def _document_classes(judgements: Judgements, relevance_level: int, profile: str) -> list[str]:
@@ -184,22 +198,24 @@ def _document_classes(judgements: Judgements, relevance_level: int, profile: str
     return values
 
 
-def check_tags(path: Path, query_ids: Set[str]) -> None:
-    """Check a file of tags against the queries of a version. Raises InvalidContent with all problems."""
-    tags_by_query = read_tags(path)
-    unknown_queries = [query for query in tags_by_query if query not in query_ids]
-    problems = []
-    if unknown_queries:
-        queries = format_count(len(unknown_queries), "query", "queries")
-        message = f"{queries} not in the dataset: {name_some(unknown_queries)}"
+def check_tags(path: Path, query_ids: Set[str]) -> int:
+    """Check a file of tags against the queries of a version, and return the number of tagged queries.
+
+    Raises InvalidContent with all problems.
+    """
+    tags_by_query, problems = read_tags(path), []
+    if unknown_queries := [query for query in tags_by_query if query not in query_ids]:
+        count = len(unknown_queries)
+        message = f"{format_count(count, 'query', 'queries')} not in the dataset: {name_some(unknown_queries)}"
         hint = "Tag only queries of the dataset. Check that the files belong to the same collection."
-        problems.append(problem("unknown_query", message, hint, count=len(unknown_queries)))
-    tags = {tag for query_tags in tags_by_query.values() for tag in query_tags}
-    if len(tags) > MAX_TAGS:
-        message = f"the file has {len(tags):,} different tags"
+        problems.append(problem("unknown_query", message, hint, count))
+    tag_count = len({tag for tags in tags_by_query.values() for tag in tags})
+    if tag_count > MAX_TAGS:
+        message = f"the file has {tag_count:,} different tags"
         problems.append(problem("too_many_tags", message, f"Use at most {MAX_TAGS} tags."))
     if problems:
         raise InvalidContent.build(*problems)
+    return len(tags_by_query)
 
 
 @transaction.atomic
@@ -211,8 +227,8 @@ def set_tags(dataset: Dataset, path: Path | None) -> int:
     locked, sha256, count = lock_board(dataset.pk), "", 0
     if path is not None:
         version = locked.current_version
-        check_tags(path, topic_ids(version.queries_sha256) if version else frozenset())
-        sha256, count = put(Area.FILES, path), len(read_tags(path))
+        count = check_tags(path, topic_ids(version.queries_sha256) if version else frozenset())
+        sha256 = put(Area.FILES, path)
     if sha256 != locked.tags_sha256:
         record("tags", locked, dataset=locked, before={"tags": locked.tags_sha256}, after={"tags": sha256})
         locked.tags_sha256 = dataset.tags_sha256 = sha256

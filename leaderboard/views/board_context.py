@@ -182,12 +182,7 @@ class _BoardPage:
         return {
             "measures": _options(measures) if len(board.measures) > 1 else "",
             "slices": _options(
-                [
-                    Choice("", f"{_('all judged queries')} ({board.slices.slices[0].total:,})", not state.slice),
-                    *(Choice(s.name, f"{s.label} ({s.count:,})", s.name == state.slice) for s in board.slices.slices),
-                ]
-                if board.slices.slices
-                else ()
+                Choice(name, f"{label} ({count:,})", name == state.slice) for name, label, count in board.slices.choices
             ),
             "views": _options(
                 Choice(_unless_first(name, VIEWS), VIEW_LABELS[name], name == (state.view or VIEWS[0]))

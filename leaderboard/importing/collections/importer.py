@@ -121,7 +121,7 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = lamb
                     raise InvalidContent.build(*refusals)
                 run = read_baseline_run(options.baseline, collection) if options.baseline else None
                 content = storing.store_content(source, collection, options, work, progress)
-                return _store_rows(options, collection, content, run, source.tags)
+                return _store_rows(options, collection, content, run)
         except InvalidContent as error:
             raise InvalidContent.build(*dict.fromkeys([*refusals, *error.report.problems])) from error
         except OSError as error:
@@ -223,15 +223,11 @@ def _check_changes(options: ImportOptions, dataset: Dataset) -> Iterator[Problem
 
 @transaction.atomic
 def _store_rows(
-    options: ImportOptions,
-    collection: InspectedCollection,
-    files: StoredContent,
-    run: BaselineRun | None,
-    tags: Path | None,
+    options: ImportOptions, collection: InspectedCollection, files: StoredContent, run: BaselineRun | None
 ) -> ImportResult:
     """Store the rows of an import, request its baseline, and return the result, with the names of all changes.
 
-    Without a file of `tags`, those of an earlier import remain.
+    Without a file of tags, those of an earlier import remain.
     The board moves to the new version and judgments, unless results have to be rescored first.
     """
     dataset, changes = _update_settings(options)
@@ -264,7 +260,7 @@ def _store_rows(
     if run_requested:
         changes.append("baseline run")
     old_tags = dataset.tags_sha256
-    if tags is not None and set_tags(dataset, tags) and dataset.tags_sha256 != old_tags:
+    if files.tags is not None and set_tags(dataset, files.tags) and dataset.tags_sha256 != old_tags:
         changes.append("tags")
     if changes:
         board_changed(dataset, Kind.IMPORTED)

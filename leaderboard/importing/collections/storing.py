@@ -17,7 +17,7 @@ Kind = DatasetFile.Kind
 
 @dataclass(frozen=True, slots=True)
 class StoredContent:
-    """Stored files that no row references yet; `judgements` are the public ones by split.
+    """Stored files that no row references yet; `judgements` are the public ones by split, `tags` is not stored.
 
     `topics` is None if all queries are topics, `answers` if they are hidden, and `candidates` except for re-ranking.
     """
@@ -31,6 +31,7 @@ class StoredContent:
     answers: files.StoredFile | None = None
     candidates: files.StoredFile | None = None
     excluded: files.StoredFile | None = None
+    tags: Path | None = None
 
 
 def store_content(
@@ -79,6 +80,7 @@ def store_content(
         answers=store(answers.path, "answers.gz") if answers and not options.hidden else None,
         excluded=store(excluded.path, "excluded.gz") if excluded else None,
         candidates=_store_candidates(collection, options.split, work) if options.candidates_only else None,
+        tags=source.tags,
     )
     progress("storing", 1.0)
     return content
