@@ -72,7 +72,8 @@ class QuerySlice(NamedTuple):
     @property
     def text(self) -> str:
         """Description such as `112 short queries (of 323)`."""
-        return f"{self.count:,} {self.label} (of {self.total:,})"
+        singular = self.label.replace("queries", "query", 1) if "queries" in self.label else self.label[:-1]
+        return f"{format_count(self.count, singular, self.label)} (of {self.total:,})"
 
     @property
     def is_tested(self) -> bool:
