@@ -36,7 +36,7 @@ def slice_board(
     closed = [entry.pk for entry in compared if entry.closed_api]
     board = ComparedBoard(member.dataset_id, group, [each.pk for each in compared], baseline, [measure], closed)
     content = {}
-    if compared and queries.is_tested and len(compared) * queries.count <= MAX_TESTED_VALUES:
+    if compared and queries.is_tested and len(compared) * queries.size <= MAX_TESTED_VALUES:
         content[measure] = analyse_values(measure, {pk: columns[pk] for pk in board.entries}, board).as_dict()
     certainty = BoardCertainty(
         board.dataset, "", group, member.revision.number, member.revision.at, TestSettings(), True, baseline, content

@@ -227,7 +227,7 @@ def compare_slices(
     values = per_query_values(entries, measure)
     if values is None or len(values) != len(collection.judgements.query_ids) or not slices:
         return []
-    resamples = _affordable_resamples(sum(queries.count for queries in slices))
+    resamples = _affordable_resamples(sum(queries.size for queries in slices))
     return [(queries, _sliced_cells(entries, values[queries.rows], measure, resamples)) for queries in slices]
 
 

@@ -66,22 +66,22 @@ class QuerySlice(NamedTuple):
     total: int
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         return len(self.rows)
 
     @property
     def text(self) -> str:
         """Description such as `112 short queries (of 323)`."""
         singular = self.label.replace("queries", "query", 1) if "queries" in self.label else self.label[:-1]
-        return f"{format_count(self.count, singular, self.label)} (of {self.total:,})"
+        return f"{format_count(self.size, singular, self.label)} (of {self.total:,})"
 
     @property
     def is_tested(self) -> bool:
-        return self.count >= MIN_TESTED
+        return self.size >= MIN_TESTED
 
     def as_data(self) -> dict[str, str | int]:
         """Return plain values for JSON and the API."""
-        return {"name": self.name, "label": self.label, "queries": self.count, "judged_queries": self.total}
+        return {"name": self.name, "label": self.label, "queries": self.size, "judged_queries": self.total}
 
 
 class DatasetSlices(NamedTuple):
@@ -93,7 +93,7 @@ class DatasetSlices(NamedTuple):
     @property
     def choices(self) -> list[tuple[str, str, int]]:
         """Names, labels, and numbers of queries of all slices, those of all queries first; empty without slices."""
-        choices = [(each.name, each.label, each.count) for each in self.slices]
+        choices = [(each.name, each.label, each.size) for each in self.slices]
         return [("", gettext("all judged queries"), self.slices[0].total), *choices] if self.slices else []
 
     def choose(self, name: str) -> QuerySlice | None:
@@ -145,7 +145,7 @@ def open_slices(dataset: Dataset) -> Sequence[QuerySlice]:
     slices: Sequence[QuerySlice] | None = board_cache.get(key)
     if slices is None:
         slices = list(_build_slices(judgements, dataset, *checksums[1:]))
-        board_cache.put(key, slices, 8 * sum(each.count for each in slices) + 4096, LONG_LIFETIME)
+        board_cache.put(key, slices, 8 * sum(each.size for each in slices) + 4096, LONG_LIFETIME)
     return slices
 
 

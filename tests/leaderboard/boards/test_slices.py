@@ -160,7 +160,7 @@ def test_relevant_documents_are_classes_once_the_collection_is_profiled(tmp_path
     findings = profile_collection(dataset, work)
     assert findings is not None
     store_collection_profile(findings)
-    counts = {each.name: each.count for each in board_of(dataset).slices.slices}
+    counts = {each.name: each.size for each in board_of(dataset).slices.slices}
     assert (counts["documents:short"], counts["documents:long"]) == (SHORT, LONG)
     Dataset.objects.update(documents_visibility=Visibility.CURATORS)
     assert not any(each.name.startswith("documents") for each in board_of(dataset).slices.slices)
@@ -280,7 +280,7 @@ def test_slices_of_a_real_collection_equal_pytrec_eval(shared_folder: Path, tmp_
     }
     board = board_of(dataset, slice="length:short")
     assert board.slice is not None
-    assert (board.slice.count, board.slice.total) == (len(short), 323) == (192, 323)
+    assert (board.slice.size, board.slice.total) == (len(short), 323) == (192, 323)
     for name, column in expected.items():
         assert row_of(board, name).value("nDCG@10") == pytest.approx(column.mean(), abs=1e-9)
     paired = compare_paired(expected["RM3"], expected["BM25"])
