@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('leaderboard', '0012_names_of_publications'),
+        ('leaderboard', '0013_benchmark_certainty'),
     ]
 
     operations = [
