@@ -76,12 +76,12 @@ def find_tests(facts: BenchmarkFacts, tables: Tables, rows: Sequence[Row]) -> Be
     """
     scores, baselines = tables.on_counted_datasets
     rankings = [SCORED if ranking == CLOSED else ranking for ranking in tables.rankings]
-    is_complete = ~np.isnan(scores).any(axis=1)
-    counts = Counter(ranking for ranking, complete in zip(rankings, is_complete.tolist(), strict=True) if complete)
+    complete_rows = np.flatnonzero(~np.isnan(scores).any(axis=1)).tolist()
+    counts = Counter(rankings[number] for number in complete_rows)
     ranking, count = (SCORED, counts[SCORED]) if counts[SCORED] > 1 else (counts.most_common(1) or [("", 0)])[0]
     if count < 2 or facts.left_out or facts.all_counted < 2:
         return None
-    numbers = [number for number in np.flatnonzero(is_complete).tolist() if rankings[number] == ranking]
+    numbers = [number for number in complete_rows if rankings[number] == ranking]
     # A baseline of all rows has their baseline's score on each dataset.
     is_baseline = [
         rows[number].entry.is_baseline and (baselines[numbers] == scores[number]).all() for number in numbers
