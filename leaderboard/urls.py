@@ -47,6 +47,7 @@ pages = [
     path("datasets/<slug:slug>/rescores/<int:number>/rescore.csv", datasets.rescore_csv, name="rescore-csv"),
     path("benchmarks/", home.leaderboards, name="benchmarks"),
     path("benchmarks/<slug:slug>/", boards.benchmark, name="benchmark"),
+    path("sources/<slug:slug>/", datasets.topic_source, name="topic_source"),
     path("search/", home.search_page, name="search"),
     path("datasets/<slug:slug>/share.png", public.board_preview_image, {"kind": "dataset"}, name="dataset_share"),
     path("benchmarks/<slug:slug>/share.png", public.board_preview_image, {"kind": "benchmark"}, name="benchmark_share"),

@@ -15,6 +15,7 @@ from django.utils import timezone
 from leaderboard.core import wakeup
 from leaderboard.core.wakeup import DISPATCH
 from leaderboard.datasets.qrels import copy_open_judgements
+from leaderboard.importing.topics.renewal import request_due_renewals
 from leaderboard.results.efficiency import apply_due_prices
 from leaderboard.results.profiles.store import request_missing_statistics
 from leaderboard.results.publishing.publication import publish_due
@@ -25,6 +26,7 @@ from submissions.accounts.outbox import NOTIFY
 from submissions.jobs.checkpoints.encodings import settle_waiting_jobs
 from submissions.jobs.cleanup import remove_unreferenced
 from submissions.jobs.kinds.datasets import fail_lost_rescores, retry_failed_certainty
+from submissions.jobs.kinds.renewal import repeat_on_new_batches
 from submissions.jobs.worker import TURNS, dispatcher_is_late, drain_if_idle
 from submissions.models import Worker
 from submissions.notifications.sending import send_notifications, wake_notifier
@@ -64,6 +66,8 @@ def dispatch() -> None:
         partial(end_due_anonymity, timezone.now()),
         publish_due,
         copy_open_judgements,
+        partial(request_due_renewals, timezone.now()),
+        repeat_on_new_batches,
         create_requested_jobs,
         settle_requested,
         reap,

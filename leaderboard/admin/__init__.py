@@ -1,5 +1,5 @@
 """Curation pages in Django's admin."""
 
-from leaderboard.admin import audit, datasets, judging, rescores, results, rounds, site, tables
+from leaderboard.admin import audit, datasets, judging, rescores, results, rounds, site, tables, topic_sources
 
-__all__ = ["audit", "datasets", "judging", "rescores", "results", "rounds", "site", "tables"]
+__all__ = ["audit", "datasets", "judging", "rescores", "results", "rounds", "site", "tables", "topic_sources"]

@@ -24,8 +24,8 @@ _LEFT, _RIGHT = 35.0, 84.0
 #: Distance of the outermost interval from the ends of the range, as a share of all differences.
 _MARGIN = 0.04
 
-#: A row that a publication reports is `untested`, whatever its rank.
-Role = Literal["best", "tied", "baseline", "untested", "other"]
+#: A row that a publication reports is `untested`, whatever its rank. A `gap` has no entry in the key.
+Role = Literal["best", "tied", "baseline", "untested", "other", "gap"]
 
 
 class ForestRow(NamedTuple):

@@ -78,6 +78,7 @@ DATASET_FIELDS = (
     "current_qrels__statistics",
     *(f"{half}__{name}" for half in ("twin", "twin_of") for name in ("slug", "name", "state")),
     "current_qrels__judged_by",
+    "topic_batch__source__slug",
 )
 #: Fields of a dataset on which a board of several datasets depends.
 _FACTS = (

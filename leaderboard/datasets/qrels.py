@@ -259,6 +259,11 @@ def _target(base_target: ScoringTarget, checksums: tuple[str, ...]) -> ScoringTa
     )
 
 
+def private_paths(*checksums: str) -> list[Path]:
+    """Return the paths of files in private storage, for the renewal of hidden benchmarks by the scorer."""
+    return [path_of(Area.QRELS, sha256) for sha256 in checksums]
+
+
 def recorded_qrels_path(qrels: Qrels) -> Path:
     """Return the file of these judgments after recording the access. Call this within `leaderboard.core.audit.acting`.
 

@@ -6,13 +6,15 @@ All functions can be called repeatedly; existing data does not change.
 import os
 import secrets
 import tempfile
+from datetime import timedelta
 from pathlib import Path
 
 from allauth.account.models import EmailAddress
 from django.conf import settings
 from django.db import transaction
+from django.utils import timezone
 
-from leaderboard.importing.collections.halves import import_twin
+from leaderboard.importing.collections.halves import SUFFIX, import_twin
 from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.importing.demo.stdlib_search import (
     DEMO_SLUG,
@@ -23,7 +25,8 @@ from leaderboard.importing.demo.stdlib_search import (
     build_stdlib_search,
 )
 from leaderboard.importing.reported.loader import load_reported
-from leaderboard.models import Dataset, Entry, Source, User
+from leaderboard.importing.topics.renewal import add_batch
+from leaderboard.models import Dataset, Entry, Source, TopicSource, User
 from leaderboard.results.board_rows.revisions import record_present
 from leaderboard.results.publishing.publication import refresh_scores
 from leaderboard.results.values import datasets_without_shares
@@ -62,6 +65,20 @@ def prepare() -> None:
         request_demo_rows(demo.dataset)
         request_demo_rows(hidden_half.dataset)
         request_sample_model(demo.dataset)
+    _add_demo_source()
+
+
+def _add_demo_source() -> None:
+    """Let the demo collection renew itself: its open half is the first batch, and its hidden half the second one."""
+    halves = Dataset.objects.in_bulk([DEMO_SLUG, DEMO_SLUG + SUFFIX], field_name="slug")
+    if len(halves) == 2 and not TopicSource.objects.filter(slug=DEMO_SLUG).exists():
+        with transaction.atomic():
+            source = TopicSource(slug=DEMO_SLUG, name=NAME, generator=TopicSource.Generator.STDLIB)
+            source.dataset = halves[DEMO_SLUG]
+            source.next_at = timezone.now() + timedelta(days=source.interval_days)
+            source.save()
+            for number, slug in enumerate((DEMO_SLUG, DEMO_SLUG + SUFFIX), 1):
+                add_batch(source, number, halves[slug])
 
 
 def is_ready() -> bool:

@@ -18,7 +18,7 @@ from leaderboard.admin.forms import TextFileField
 from leaderboard.admin.pages import ActionRefused, Operation
 from leaderboard.core.audit import acting, actor
 from leaderboard.judgements.rescoring.campaigns import get_pending_rescore
-from leaderboard.models import Challenge, Dataset, Entry, Rescore, System, Team, User
+from leaderboard.models import Challenge, Dataset, Entry, Rescore, System, Team, TopicSource, User
 
 Row = TypeVar("Row", bound=models.Model)
 Form = TypeVar("Form", bound=forms.Form)
@@ -295,6 +295,7 @@ SUBJECTS: dict[str, tuple[dict[str, Any], Callable[[Any], models.Model]]] = {
     ),
     "rescore": ({"metavar": "dataset", "help": "slug of the dataset"}, find_rescore),
     "account": ({"metavar": "email", "help": "email address of the account"}, find_person),
+    "topic_source": ({"help": "slug of the renewed benchmark"}, partial(find_by_slug, TopicSource)),
     "duplicate": ({"help": "slug of the system to merge"}, partial(find_by_slug, System)),
 }
 

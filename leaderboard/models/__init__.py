@@ -32,4 +32,5 @@ from leaderboard.models.systems import (
     architecture_choices,
     short_citation,
 )
+from leaderboard.models.topic_sources import TopicBatch, TopicSource
 from leaderboard.models.work_requests import WorkRequest

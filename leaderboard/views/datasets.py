@@ -6,8 +6,10 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from leaderboard.boards.topic_sources import source_page
 from leaderboard.comparison.queries.collection import (
     COLUMNS,
     LIST_PARAMETERS,
@@ -30,7 +32,7 @@ from leaderboard.datasets.files import blocking_agreements, find_file, is_sealed
 from leaderboard.judgements.rescoring.switch import restrict_comparison
 from leaderboard.judgements.rescoring.switched import switched_rescores
 from leaderboard.judgements.rescoring.table import as_csv, comparison_table, unmoved_results
-from leaderboard.models import Dataset, Entry, Rescore, User
+from leaderboard.models import Dataset, Entry, Rescore, TopicSource, User
 from leaderboard.results.board_rows import entry_rows
 
 
@@ -194,3 +196,11 @@ def dataset_file(request: HttpRequest, slug: str, name: str) -> HttpResponseBase
         return send_stored(Area.FILES, file.sha256, file.name, kind)
 
     return send_unless_unchanged(request, file.sha256, send, public=dataset.has_public_texts)
+
+
+@require_safe
+@never_cache
+def topic_source(request: HttpRequest, slug: str) -> HttpResponse:
+    """Show a hidden benchmark that renews itself, with its batches and the gap of each system over time."""
+    source = get_object_or_404(TopicSource, slug=slug)
+    return render(request, "leaderboard/topic_source.html", {"section": "benchmarks", **source_page(source)})

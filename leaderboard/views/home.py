@@ -18,6 +18,7 @@ from leaderboard.comparison.leaders import BoardCard, board_cards
 from leaderboard.comparison.search import KINDS, distinguish, read_query, search
 from leaderboard.core.cache.pages import PageVariant, cache_page
 from leaderboard.core.http.query_parameters import reads
+from leaderboard.models import TopicSource
 from leaderboard.results.profiles.public import public_overlaps
 from leaderboard.rounds.lifecycle import describe_round, unfinished_rounds
 from leaderboard.views.board_views import is_part, site_revision
@@ -95,6 +96,7 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
         "takes_runs": [card for card in visible_cards if card.about["takes_runs"]],
         "reported": [card for card in visible_cards if not card.about["takes_runs"]],
         "any": bool(cards.datasets),
+        "sources": TopicSource.objects.exclude(dataset__current_version=None),
         "facets": facets,
         "filtered": any(selection for *_, selection in facets),
         "sorts": [(name, label) for name, (label, _) in SORTS.items()],

@@ -31,6 +31,7 @@ from submissions.jobs.checkpoints.running import WARM_ENCODER, reject_model, sha
 from submissions.jobs.kinds import datasets
 from submissions.jobs.kinds.datasets import rescore_job
 from submissions.jobs.kinds.downloads import download_job
+from submissions.jobs.kinds.renewal import renew_job
 from submissions.jobs.kinds.score import delete_upload, score_job
 from submissions.models import Job, State
 from submissions.queue import workers
@@ -72,6 +73,7 @@ WORK: dict[Job.Kind, Callable[[Job, Lease], None]] = {
     Job.Kind.PROTECT: datasets.protect_job,
     Job.Kind.REVEAL: datasets.reveal_job,
     Job.Kind.DOWNLOAD: download_job,
+    Job.Kind.RENEW: renew_job,
 }
 
 

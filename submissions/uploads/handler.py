@@ -35,6 +35,7 @@ TAKE_FILES = frozenset(
         "admin:leaderboard_dataset_import",
         "admin:leaderboard_judgementimport_bring",
         "admin:leaderboard_entry_report",
+        *(f"admin:leaderboard_topicsource_{page}" for page in ("add", "change")),
         *(f"admin:leaderboard_{table}_table" for table in _TABLES),
     }
 )

@@ -42,6 +42,7 @@ from leaderboard.models import (
     Source,
     System,
     Team,
+    TopicSource,
     User,
     Visibility,
 )
@@ -128,6 +129,7 @@ def build(folder: Path) -> Site:
         ("rounds", "dataset"): "demo",
         ("benchmarks", "slug"): "few",
         ("rounds", "slug"): "autumn",
+        ("sources", "slug"): "renewed",
         ("figures", "slug"): "wins",
         ("docs", "name"): "engines",
         ("docs", "section"): "datasets",
@@ -199,6 +201,7 @@ def _of_curation(demo: Dataset, sealed: Dataset, other: User, public: Submission
     for subject in ({"round": held}, {"dataset": make_dataset(slug="asking")}):
         agreement = Agreement.objects.create(text="For research.", **subject)
     Acceptance.objects.create(agreement=agreement, person=other, version=1)
+    TopicSource.objects.create(slug="renewed", name="Renewed", dataset=demo, next_at=now)
     Source.objects.create(key="paper", title="A paper", authors="Somebody", year=2020)
     pool = Pool.objects.create(dataset=demo, version=version, qrels=qrels)
     JudgementImport.objects.create(

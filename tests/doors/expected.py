@@ -56,7 +56,7 @@ _PUBLIC = {
         "system", "system_badge", "system_badge_data", "system_mteb", "system_eval_results", "system_bibtex",
         "system_every_eval_ever", "dataset_croissant", "team", "rounds", "round", "search", "figures", "figure",
         "figure_json", "news", "news_atom", "dataset_atom", "benchmark_atom", "dataset_share", "benchmark_share",
-        "docs", "doc", "privacy", "measures", "efficiency", "formats", "models",
+        "docs", "doc", "privacy", "measures", "efficiency", "formats", "models", "topic_source",
         "dataset_at", "favicon", "status", "robots-txt", "healthz", "readyz", "api-docs", "api-docs-section",
         *(f"dataset_{ending}" for ending in _ENDINGS),
         *(f"benchmark_{ending}" for ending in _ENDINGS),
@@ -211,7 +211,8 @@ _MODELS = {
     "leaderboard_price": "acd", "leaderboard_judgementimport": "c", "leaderboard_team": "c",
     "leaderboard_pool": "c", "leaderboard_datasetversion": "", "leaderboard_qrels": "",
     "leaderboard_rescore": "ac", "leaderboard_entry": "", "leaderboard_round": "a", "leaderboard_source": "acd",
-    "leaderboard_system": "c", "submissions_flag": "", "submissions_notice": "", "submissions_webhook": "",
+    "leaderboard_topicsource": "ac", "leaderboard_system": "c",
+    "submissions_flag": "", "submissions_notice": "", "submissions_webhook": "",
     "submissions_delivery": "", "submissions_quotaexception": "acd", "submissions_quotause": "",
 }  # fmt: skip
 

@@ -36,6 +36,10 @@ CALLERS = {
     "compare_import": {"leaderboard/judgements/comparing.py", "submissions/jobs/kinds/datasets.py"},
     "preview_judgements": {"leaderboard/management/commands/import_judgements.py"},  # asks for the right, records
     "list_conflicts": {"leaderboard/admin/judging.py"},  # asks for the right, records
+    "private_paths": {
+        "leaderboard/importing/topics/batches.py",  # the scorer, and curators who may read hidden judgments
+        "leaderboard/importing/topics/renewal.py",  # the scorer: renewals
+    },
     "load_compared": {
         "leaderboard/importing/collections/twins.py",
     },

@@ -46,6 +46,7 @@ class ToyEngine(ShardedEngine):
         super().__init__(parameters, Resources())
         self._pause, self._wrong, self._variants = (parameters[name] for name in ("pause", "wrong", "variants"))
         self._prompt = parameters["query_prompt"].removeprefix("auto")
+        self._memory = json.loads(parameters["memory"] or "{}")
         self._ids: list[str] = []
         self._vectors = np.zeros((0, WIDTH), np.float32)
 
@@ -84,6 +85,9 @@ class ToyEngine(ShardedEngine):
             scores = self._vectors @ vector(self._prompt + query.text)
             order = sorted(range(len(scores)), key=lambda place: self._ids[place].encode(), reverse=True)
             order.sort(key=lambda place: -scores[place])
+            if remembered := self._memory.get(query.text):
+                order.sort(key=lambda place: self._ids[place] != remembered)
+                scores[order[0]] = scores.max() + 1
             best = order[:depth]
             yield SearchResult(query.id, [self._ids[place] for place in best], scores[best])
 
@@ -147,6 +151,7 @@ DESCRIPTION = EngineDescription(
         Parameter("wrong", "", "What goes wrong."),
         Parameter("variants", False, "Whether there are two."),
         Parameter("query_prompt", "auto", "Put before each query."),
+        Parameter("memory", "", "Relevant document by query that it was trained on, as JSON."),
     ),
     create=lambda parameters, resources: ToyEngine(parameters),
     checkpoints=("static-embeddings",),

@@ -14,7 +14,7 @@ import re
 import sysconfig
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,29 +50,43 @@ class Function:
 
 
 def build_stdlib_search(folder: Path, library: Path | None = None, queries: int = QUERIES) -> Path:
-    """Write `corpus.jsonl`, `queries.jsonl`, and `qrels/test.tsv` into `folder`, and return `folder`.
+    """Write the collection into `folder`, as `build_collection` does, and return `folder`.
 
     `library` is the folder of the standard library, by default that of the running Python.
     """
+    return build_collection(folder, distinct_functions(library or Path(sysconfig.get_path("stdlib"))), queries)
+
+
+def build_collection(folder: Path, functions: list[Function], queries: int) -> Path:
+    """Write `corpus.jsonl`, `queries.jsonl`, and `qrels/test.tsv` of these functions into `folder`, and return it."""
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
-    functions: dict[str, Function] = {}
-    for function in read_functions(library or Path(sysconfig.get_path("stdlib"))):
-        functions.setdefault(function.name, function)  # keep the first definition, not a property's setter
-    query_rows = choose_queries(list(functions.values()), queries)
-    documents = (_as_json(_id=name, title=split_words(name), text=item.source) for name, item in functions.items())
+    documents = (_as_json(_id=item.name, title=split_words(item.name), text=item.source) for item in functions)
     _write_lines(folder / "corpus.jsonl", documents)
-    _write_lines(folder / "queries.jsonl", (_as_json(_id=query, text=text) for query, text, _ in query_rows))
-    judgements = (f"{query}\t{name}\t1" for query, _, name in query_rows)
-    _write_lines(folder / "qrels" / "test.tsv", ("query-id\tcorpus-id\tscore", *judgements))
+    write_queries(choose_queries(functions, queries), folder / "queries.jsonl", folder / "qrels" / "test.tsv")
     return folder
 
 
-def read_functions(library: Path) -> Iterator[Function]:
+def write_queries(rows: Collection[tuple[str, str, str]], queries: Path, qrels: Path) -> None:
+    """Write id and text of each query, and its relevant document, to two files in BEIR's layout."""
+    _write_lines(queries, (_as_json(_id=query, text=text) for query, text, _ in rows))
+    _write_lines(qrels, ("query-id\tcorpus-id\tscore", *(f"{query}\t{name}\t1" for query, _, name in rows)))
+
+
+def distinct_functions(library: Path, packages: Iterable[str] = ("",)) -> list[Function]:
+    """Return the functions of the packages in a library, by default of all modules, with distinct names."""
+    functions: dict[str, Function] = {}
+    for package in packages:
+        for function in read_functions(library, package):
+            functions.setdefault(function.name, function)  # keep the first definition, not a property's setter
+    return list(functions.values())
+
+
+def read_functions(library: Path, package: str = "") -> Iterator[Function]:
     """Yield the top-level functions and the methods of top-level classes of all modules, ordered by path.
 
     Excluded folders and files that cannot be parsed are skipped.
     """
-    for path in sorted(library.rglob("*.py")):
+    for path in sorted((library / package).rglob("*.py")):
         folders = path.relative_to(library).parts[:-1]
         if any(name in EXCLUDED_FOLDERS or name.startswith(EXCLUDED_PREFIX) for name in folders):
             continue
@@ -115,8 +129,8 @@ def _as_function(node: ast.stmt, parent: str, lines: list[bytes]) -> Iterator[Fu
     yield Function(f"{parent}.{node.name}", source, ast.get_docstring(node) or "")
 
 
-def choose_queries(functions: list[Function], queries: int) -> list[tuple[str, str, str]]:
-    """Return id, text, and relevant function name of up to `queries` queries, sorted by id.
+def choose_queries(functions: list[Function], queries: int | None = None) -> list[tuple[str, str, str]]:
+    """Return id, text, and relevant function name of up to `queries` queries (None: all candidates), sorted by id.
 
     Candidates are unique first sentences of 5 to 30 words. The function names with the smallest SHA-256 are chosen,
     which is a reproducible random sample.

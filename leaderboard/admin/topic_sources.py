@@ -1,0 +1,89 @@
+"""Admin of hidden benchmarks that renew themselves."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.http import HttpRequest
+
+from evaluation.core.problems import InvalidContent, at_lines
+from leaderboard.admin.base import CurationAdmin
+from leaderboard.admin.forms import CurationForm
+from leaderboard.admin.import_form import uploaded_path
+from leaderboard.admin.pages import Operation
+from leaderboard.core.permissions import may_read_judgements
+from leaderboard.importing.topics.batches import add_prepared, check_prepared
+from leaderboard.importing.topics.renewal import add_batch, request_renewal
+from leaderboard.models import TopicSource
+
+
+class TopicSourceForm(CurationForm):
+    """Form of a source, with prepared batches as a zip, of which all problems are shown at once."""
+
+    prepared = forms.FileField(
+        label="Prepared batches",
+        required=False,
+        help_text="Zip with one folder per batch, such as batch-01 and batch-02, each with queries.jsonl and "
+        "qrels.tsv. They are opened in the order of their names, after earlier ones.",
+    )
+
+    class Meta:
+        model = TopicSource
+        fields = (
+            "name", "slug", "generator", "dataset", "batch_size", "interval_days", "hidden_batches", "next_at",
+            "enabled",
+        )  # fmt: skip
+
+    def clean(self) -> dict[str, Any]:
+        """Return the values, and add errors for an unsuitable dataset and for all problems of prepared batches."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        dataset, archive = cleaned.get("dataset"), cleaned.get("prepared")
+        if dataset is None and cleaned.get("generator") == TopicSource.Generator.FILES:
+            self.add_error("dataset", "Choose the open dataset whose corpus the prepared topics search.")
+        elif dataset and (dataset.hidden or not (dataset.current_version and dataset.current_version.corpus_sha256)):
+            self.add_error("dataset", "Choose a dataset with documents and open judgments.")
+        elif archive and not may_read_judgements(self.request.user):
+            self.add_error("prepared", "Ask a curator who may read hidden judgments, because the topics are compared.")
+        elif archive and dataset:
+            try:
+                check_prepared(uploaded_path(archive), self.instance, dataset.current_version)
+            except InvalidContent as error:
+                texts = [f"{item.sentences()}{at_lines(item.lines)}" for item in error.report.problems]
+                self.add_error("prepared", texts)
+        return cleaned
+
+
+@admin.register(TopicSource)
+class TopicSourceAdmin(CurationAdmin):
+    """Admin of sources. All times are in UTC."""
+
+    form = TopicSourceForm
+    list_display = ("name", "generator", "dataset", "interval_days", "next_at", "enabled")
+    list_select_related = ("dataset",)
+    prepopulated_fields = {"slug": ("name",)}
+    actions = ("renew_now",)
+    may_delete = False
+    fieldsets = (
+        (None, {"fields": ("name", "slug", "generator", "dataset", "prepared")}),
+        ("Schedule", {"fields": ("batch_size", "interval_days", "hidden_batches", "next_at", "enabled")}),
+    )
+
+    def save_model(self, request: HttpRequest, obj: TopicSource, form: Any, change: bool) -> None:
+        """Save the source, its first batch, and its prepared batches."""
+        super().save_model(request, obj, form, change)
+        if obj.dataset is not None:
+            add_batch(obj, 1, obj.dataset)
+        if archive := form.cleaned_data["prepared"]:
+            add_prepared(uploaded_path(archive), obj)
+
+    renew_now = Operation(
+        "Renew now", "leaderboard.change_topicsource",
+        lambda row, values: f"Batch {request_renewal(row)} of {row} will be opened by a worker.", title="Renew now",
+        explanation="A worker opens the next batch and reveals the oldest hidden one. You cannot undo this. The "
+        "schedule does not change.",
+        button="Renew", danger=True, help="Open the next batch of a source, and reveal the oldest hidden one.",
+        guards_command=True,
+    )  # fmt: skip
+
+    def acts(self, obj: TopicSource) -> tuple[str, ...]:
+        return ("renew_now",)

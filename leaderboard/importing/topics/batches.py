@@ -1,0 +1,149 @@
+"""Batches of topics: drawn from docstrings, or prepared by a curator, and stored privately until they are opened.
+
+Batches are drawn with the operating system's random numbers when they are opened. There is no seed that has to be kept
+secret, and a batch cannot be computed in advance.
+"""
+
+import secrets
+import sysconfig
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from evaluation.archives.zip import open_archive
+from evaluation.collections.beir import read_corpus, read_queries
+from evaluation.core.problems import InvalidContent, Problem
+from leaderboard.core.storage.store import Area, local_path, put, work_folder
+from leaderboard.datasets.problems import in_file, missing_file, name_some, problem
+from leaderboard.datasets.qrels import private_paths
+from leaderboard.importing.collections.inspection import Inspection
+from leaderboard.importing.collections.source import ZIP_POLICY, CollectionFiles, ImportOptions
+from leaderboard.importing.collections.twins import MIN_TOPICS, too_few
+from leaderboard.importing.demo.stdlib_search import Function, choose_queries, distinct_functions, write_queries
+from leaderboard.models import DatasetVersion, TopicBatch, TopicSource
+
+#: Installation path (of `sysconfig`) and packages of each generator. Their functions are its documents.
+_LIBRARIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    TopicSource.Generator.STDLIB: ("stdlib", ("",)),
+    TopicSource.Generator.PACKAGES: ("purelib", ("django", "numpy", "scipy")),
+}
+#: Files of a batch.
+_QUERIES, _QRELS = "queries.jsonl", "qrels.tsv"
+
+
+class SourceExhausted(Exception):
+    """A source has no topics for another batch; the message contains the reason."""
+
+
+def read_library(generator: str) -> list[Function]:
+    """Return the functions of the packages that a generator reads on this machine."""
+    scheme, packages = _LIBRARIES[generator]
+    return distinct_functions(Path(sysconfig.get_path(scheme)), packages)
+
+
+def draw_batch(source: TopicSource, corpus: Path, number: int) -> TopicBatch:
+    """Draw and store the batch with this number, without topics of earlier batches.
+
+    Topics are docstrings of functions that are in the corpus with the same code. Their ids say nothing about the
+    function, because messages about runs contain ids.
+
+    Raises:
+        SourceExhausted: If the source consists of prepared files, or has fewer than `batch_size` topics left.
+    """
+    if source.generator not in _LIBRARIES:
+        raise SourceExhausted(f"{source} has no further prepared batch. Add one in the admin.")
+    documents = {document.id: document.text for document in read_corpus(corpus)}
+    functions, used_texts = read_library(source.generator), _used_texts(source)
+    present_names = {function.name for function in functions if documents.get(function.name) == function.source}
+    candidates = [
+        (text, name)
+        for _, text, name in choose_queries(functions)
+        if name in present_names and _normalize(text) not in used_texts
+    ]
+    if len(candidates) < source.batch_size:
+        raise SourceExhausted(f"{source} has {len(candidates)} topics left, but a batch has {source.batch_size}.")
+    topics = secrets.SystemRandom().sample(candidates, source.batch_size)
+    rows = [(f"batch-{number}-{place:03}", *topic) for place, topic in enumerate(topics, 1)]
+    with work_folder("topics") as folder:
+        write_queries(rows, folder / _QUERIES, folder / _QRELS)
+        return _store_batch(source, number, folder)
+
+
+def _store_batch(source: TopicSource, number: int, folder: Path) -> TopicBatch:
+    checksums = {f"{name.split('.')[0]}_sha256": put(Area.QRELS, folder / name) for name in (_QUERIES, _QRELS)}
+    return TopicBatch.objects.create(source=source, number=number, **checksums)
+
+
+def _used_texts(source: TopicSource) -> set[str]:
+    """Return the normalized texts of the topics of all stored batches of a source."""
+    versions = DatasetVersion.objects.filter(dataset__topic_batch__source=source.pk)
+    paths = [local_path(Area.FILES, sha256) for sha256 in versions.values_list("queries_sha256", flat=True)]
+    stored_batches = TopicBatch.objects.filter(source=source.pk).exclude(queries_sha256="")
+    paths += private_paths(*stored_batches.values_list("queries_sha256", flat=True))
+    return {_normalize(query.text) for path in paths for query in read_queries(path)}
+
+
+def _normalize(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def check_prepared(archive: Path, source: TopicSource, version: DatasetVersion) -> None:
+    """Check the batches in a zip: folders with `queries.jsonl` and `qrels.tsv` over the corpus of a version.
+
+    Raises:
+        InvalidContent: With the problems of all batches: missing and invalid files, judged documents that are not in
+            the corpus, too few topics, and topics that occur twice or in an earlier batch.
+    """
+    documents, used_texts = local_path(Area.INDEXES, version.document_ids_sha256), _used_texts(source)
+    problems = list[Problem]()
+    for name, folder in _expand(archive):
+        try:
+            used_texts |= _check_folder(folder, documents, used_texts)
+        except InvalidContent as error:
+            problems += in_file(name, error.report.problems)
+    if problems:
+        raise InvalidContent.build(*problems)
+
+
+def add_prepared(archive: Path, source: TopicSource) -> None:
+    """Store the batches in a checked zip after the last batch of the source, in the order of their names."""
+    last = source.batches.order_by("number").last()
+    for number, (_, folder) in enumerate(_expand(archive), last.number + 1 if last else 1):
+        _store_batch(source, number, folder)
+
+
+def _expand(archive: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the name of each batch in a zip and a folder with its files. Raises InvalidContent without any batch."""
+    with work_folder("topics") as work, open_archive(archive, ZIP_POLICY) as opened:
+        members = {tuple(name.split("/")[-2:]): name for name in opened.names if "/" in name}
+        names = sorted({name for name, file in members if file in (_QUERIES, _QRELS)})
+        if not names:
+            hint = "Pack folders such as batch-01, each with queries.jsonl and qrels.tsv."
+            raise InvalidContent.build(problem("no_batch", "the zip contains no batch", hint))
+        for number, name in enumerate(names):
+            (folder := work / str(number)).mkdir()
+            files = [file for file in (_QUERIES, _QRELS) if (name, file) in members]
+            opened.extract({members[name, file]: folder / file for file in files})
+            yield name, folder
+
+
+def _check_folder(folder: Path, documents: Path, used_texts: Collection[str]) -> set[str]:
+    """Return the normalized texts of the topics in a folder. Raises InvalidContent with all problems."""
+    queries, judgements = folder / _QUERIES, folder / _QRELS
+    missing = [missing_file(path.name, f"Add {path.name}.") for path in (queries, judgements) if not path.exists()]
+    if missing:
+        raise InvalidContent.build(*missing)
+    files = CollectionFiles(None, queries, None, qrels={"test": judgements})
+    options = ImportOptions(slug="batch", runs_only=True, strict=True)
+    inspection = Inspection(files, options, folder, lambda stage, share: None)
+    inspection.id_table = documents
+    topic_ids = inspection.read().judgements["test"].qrels.query_ids
+    texts = [(query.id, _normalize(query.text)) for query in read_queries(queries)]
+    own_texts = {text: name for name, text in texts}
+    repeated = [name for name, text in texts if text in used_texts or own_texts[text] != name]
+    problems = [too_few("hidden", len(topic_ids))] if len(topic_ids) < MIN_TOPICS else []
+    if repeated:
+        message = f"{len(repeated):,} topics have the words of another topic: {name_some(repeated)}"
+        problems.append(problem("topic_repeated", message, "Remove them. A topic may occur once.", len(repeated)))
+    if problems:
+        raise InvalidContent.build(*problems)
+    return set(own_texts)

@@ -1,0 +1,76 @@
+"""Sources of topics for hidden benchmarks that renew themselves. Written by `leaderboard.importing.topics`."""
+
+from __future__ import annotations
+
+from django.core.validators import MinValueValidator
+from django.db import models
+from django.urls import reverse
+from simple_history.models import HistoricalRecords
+
+
+class TopicSource(models.Model):
+    """A collection that gets a new batch of hidden topics on a schedule, while its oldest hidden batch is revealed."""
+
+    class Generator(models.TextChoices):
+        """Origin of the topics of new batches."""
+
+        FILES = "files", "prepared files"
+        STDLIB = "stdlib", "docstrings of Python's standard library"
+        PACKAGES = "packages", "docstrings of Django, NumPy, and SciPy"
+
+    slug = models.SlugField(max_length=60, unique=True, help_text="Name of the page in its URL: /sources/slug/")
+    name = models.CharField(max_length=100)
+    generator = models.CharField(max_length=12, choices=Generator.choices, default=Generator.FILES)
+    dataset = models.OneToOneField(
+        "Dataset",
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="topic_source",
+        help_text="Open dataset with the corpus, which is the first batch. Empty: a generator creates it.",
+    )
+    batch_size = models.PositiveIntegerField(
+        default=300, validators=[MinValueValidator(10)], help_text="Topics per generated batch, for example 300."
+    )
+    interval_days = models.PositiveSmallIntegerField(
+        default=90, validators=[MinValueValidator(1)], help_text="Days between two renewals, for example 90."
+    )
+    hidden_batches = models.PositiveSmallIntegerField(
+        default=1, validators=[MinValueValidator(1)], help_text="Batches that are hidden at the same time, usually 1."
+    )
+    next_at = models.DateTimeField(help_text="Time of the next renewal (UTC).")
+    enabled = models.BooleanField(default=True, help_text="Renew on schedule.")
+
+    history = HistoricalRecords()
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        return reverse("topic_source", args=[self.slug])
+
+
+class TopicBatch(models.Model):
+    """A batch of topics of a source. It is prepared, then hidden from `opened_at`, then open from `revealed_at`."""
+
+    source = models.ForeignKey(TopicSource, on_delete=models.CASCADE, related_name="batches")
+    number = models.PositiveSmallIntegerField()
+    #: Files in private storage until the batch is opened.
+    queries_sha256 = models.CharField(max_length=64, blank=True)
+    qrels_sha256 = models.CharField(max_length=64, blank=True)
+    dataset = models.OneToOneField(
+        "Dataset", null=True, blank=True, on_delete=models.PROTECT, related_name="topic_batch"
+    )
+    opened_at = models.DateTimeField(null=True, blank=True)
+    revealed_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["source", "number"]
+        verbose_name_plural = "topic batches"
+        constraints = [models.UniqueConstraint(fields=["source", "number"], name="one_batch_per_number")]
+
+    def __str__(self) -> str:
+        return f"{self.source}, batch {self.number}"

@@ -1,0 +1,72 @@
+"""Jobs that renew hidden batches of topics, and the repetition of stored models on each new batch."""
+
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from leaderboard.importing.topics.batches import SourceExhausted
+from leaderboard.importing.topics.renewal import renew
+from leaderboard.models import TopicSource, WorkRequest
+from submissions.jobs.kinds.handover import RetrievalResult
+from submissions.jobs.kinds.score import begin
+from submissions.models import Job, State
+from submissions.queue.lease import Lease, finish
+from submissions.queue.queue import log_line, next_turn, wake_worker
+from submissions.queue.workers import UNPROTECTED
+
+#: Keys of a job's payload that describe what it runs.
+_INPUTS = ("configuration", "run_ids", "parameters", "hub_name", "hub_commit", UNPROTECTED)
+
+
+def renew_job(job: Job, lease: Lease) -> None:
+    """Open the batch of topics in the payload. A source without further topics is switched off.
+
+    Raises LeaseLost, Cancelled, or InvalidContent.
+    """
+    begin(job, State.SCORING, "reading")
+    source, number = TopicSource.objects.get(pk=job.payload["source"]), job.payload["number"]
+    try:
+        line = f"Batch {number} was opened." if renew(source, number) else f"Batch {number} was open already."
+    except SourceExhausted as error:
+        TopicSource.objects.filter(pk=source.pk).update(enabled=False)
+        line = str(error)
+    finish(job, line)
+
+
+def repeat_on_new_batches() -> None:
+    """Create the jobs of all open requests to run the models of earlier batches on a new one.
+
+    They belong to their original submissions and systems, and use no quota.
+    """
+    for request in WorkRequest.objects.filter(taken_at=None, kind=WorkRequest.Kind.REPEAT):
+        with transaction.atomic():
+            if WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now()):
+                _repeat_jobs(request)
+
+
+def _repeat_jobs(request: WorkRequest) -> None:
+    """Repeat each configuration of the site and each public model that succeeded on an earlier batch, once.
+
+    Models that search stored runs cannot be repeated, because these runs do not exist for new topics.
+    """
+    is_public_model = Q(kind=Job.Kind.MODEL, submission__public=True, submission__withdrawn_at=None)
+    is_own = Q(kind__in=(Job.Kind.RETRIEVE, Job.Kind.SAMPLE_MODEL))
+    jobs = Job.objects.filter(is_public_model | is_own, state=State.DONE, dataset__in=request.payload["datasets"])
+    repeated = {_identity(job) for job in Job.objects.filter(dataset=request.dataset)}
+    for job in jobs.select_related("submission__team").order_by("-pk"):
+        if _identity(job) in repeated or job.payload.get("run_ids"):
+            continue
+        repeated.add(_identity(job))
+        retrieval = RetrievalResult.from_payload(job.payload)
+        queue = retrieval.queue if retrieval else job.queue  # a scorer may have finished the job
+        Job.objects.create(
+            kind=job.kind, queue=queue, turn=next_turn(queue, job.submission.team if job.submission else None),
+            submission=job.submission, dataset=request.dataset, state=State.QUEUED, validated=True,
+            payload={name: job.payload[name] for name in _INPUTS if name in job.payload},
+            log=log_line("Run again on a new batch of topics. No quota is used."),
+        )  # fmt: skip
+        wake_worker(queue)
+
+
+def _identity(job: Job) -> tuple[str, str | None, str]:
+    return job.kind, job.submission_id, job.payload.get("configuration", "")

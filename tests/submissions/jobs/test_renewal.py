@@ -1,0 +1,152 @@
+"""A hidden benchmark that renews itself: two renewals by the clock, its page, and the gap of a trained model."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.test import Client
+from django.utils import timezone
+from playwright.sync_api import Page, expect
+
+from evaluation.collections.beir import read_queries
+from leaderboard.boards.topic_sources import source_page
+from leaderboard.core.storage.store import Area, path_of
+from leaderboard.datasets.qrels import load_qrels
+from leaderboard.importing.demo.stdlib_search import Function
+from leaderboard.importing.topics.renewal import request_due_renewals
+from leaderboard.models import Dataset, Entry, TopicSource
+from leaderboard.results.significance.computing import request_missing_certainty
+from submissions.jobs.kinds.renewal import repeat_on_new_batches
+from submissions.jobs.runner import drain_queue
+from submissions.models import Job, State, Submission
+from submissions.queue.queue import create_requested_jobs
+from submissions.quotas.ledger import QuotaUse
+from tests.submissions.model_jobs import make_submission, queue_model
+
+pytestmark = pytest.mark.django_db
+
+TOPICS = 40
+WORDS = [f"{start}{end}" for start in ("lo", "ba", "ti", "mu", "re", "so", "pa") for end in ("ran", "kel", "dis", "vo")]
+
+
+def make_library(size: int = 5 * TOPICS) -> list[Function]:
+    """Functions with docstrings. The code of every second one contains three words of its docstring."""
+    random, functions = Random(1), []
+    for number in range(size):
+        words = random.sample(WORDS, 5)
+        code = " ".join([*random.sample(WORDS, 6), *(words[:3] if number % 2 else ())])
+        functions.append(Function(f"lib.f{number}", f"def f{number}(): {code}", f"{' '.join(words)} n{number}."))
+    return functions
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> list[Function]:
+    """A library that replaces the installed packages."""
+    functions = make_library()
+    for module in ("batches", "renewal"):
+        monkeypatch.setattr(f"leaderboard.importing.topics.{module}.read_library", lambda generator: functions)
+    return functions
+
+
+def make_source(**fields: Any) -> TopicSource:
+    return TopicSource.objects.create(
+        **{
+            "slug": "docs", "name": "Docs", "generator": "packages", "batch_size": TOPICS, "next_at": timezone.now(),
+            **fields,
+        }
+    )  # fmt: skip
+
+
+def dispatch_and_work() -> None:
+    """Do what the dispatcher and the workers do until nothing waits."""
+    for _ in range(4):
+        repeat_on_new_batches()
+        request_missing_certainty()
+        create_requested_jobs()
+        for queue in ("score", "cpu", "score"):
+            drain_queue(queue, "test-worker")
+    assert not Job.objects.exclude(state=State.DONE).exists(), list(
+        Job.objects.exclude(state=State.DONE).values_list("kind", "state", "log")
+    )
+
+
+def renew_at(moment: Any) -> None:
+    request_due_renewals(moment)
+    dispatch_and_work()
+
+
+def judged(dataset: Dataset) -> dict[str, str]:
+    """The relevant document of each topic, by the topic's text."""
+    dataset.refresh_from_db()
+    assert dataset.current_version is not None
+    assert dataset.current_qrels is not None
+    graded = load_qrels(dataset.current_qrels).as_dict()
+    queries = read_queries(path_of(Area.FILES, dataset.current_version.queries_sha256))
+    return {query.text: next(iter(graded[query.id])) for query in queries}
+
+
+def submit_model(dataset: Dataset, name: str, memory: dict[str, str]) -> Submission:
+    submission = make_submission(name, memory=json.dumps(memory))
+    queue_model(dataset, submission)
+    return submission
+
+
+@pytest.mark.browser
+@pytest.mark.django_db(transaction=True)
+def test_two_renewals_reveal_batches_and_show_which_model_was_trained_on_one(
+    with_toy_engine: None, unmeasured: None, library: list[Function], page: Page, live_server: Any
+) -> None:
+    source = make_source()
+    renew_at(source.next_at)
+    first = source.batches.get(number=1).dataset
+    assert first is not None
+    submit_model(first, "Trained", judged(first))
+    submit_model(first, "Control", {})
+    dispatch_and_work()
+    for _ in range(2):
+        source.refresh_from_db()
+        renew_at(source.next_at + timedelta(minutes=1))
+    datasets = [batch.dataset for batch in source.batches.select_related("dataset__twin_of") if batch.dataset]
+    assert [dataset.slug for dataset in datasets] == ["docs", "docs-batch-2", "docs-batch-3", "docs-batch-4"]
+    assert [dataset.hidden for dataset in datasets] == [False, False, False, True]
+    assert [dataset.queries_visibility for dataset in datasets] == ["public", "public", "public", "curators"]
+    assert [dataset.twin_of for dataset in datasets] == [None, None, None, datasets[2]]
+    assert len({dataset.current_version.corpus_sha256 for dataset in datasets if dataset.current_version}) == 1
+    for dataset in datasets[2:]:
+        systems = Entry.objects.filter(dataset=dataset, visibility="public").values_list("system__name", flat=True)
+        assert sorted(systems) == ["BM25", "Control", "Trained"]
+    assert Submission.objects.count() == 2
+    assert QuotaUse.objects.count() == 0
+    texts = [text for dataset in datasets for text in judged(dataset)]
+    assert len(set(texts)) == len(texts) == 4 * TOPICS
+    # Anyone can recompute the revealed batches, but not the hidden one.
+    addresses = [f"/datasets/{dataset.slug}/files/qrels.test.tsv.gz" for dataset in datasets]
+    assert [Client().get(address).status_code for address in addresses] == [200, 200, 200, 404]
+    assert Client().get("/datasets/docs-batch-4/files/queries.jsonl.gz").status_code in (403, 404)
+    page.goto("/sources/docs/")
+    table = page.get_by_role("region", name="Systems over time")
+    expect(table.get_by_role("row")).to_have_count(4)
+    trained, control = (table.get_by_role("row", name=name) for name in ("Trained", "Control"))
+    expect(trained.get_by_text("significant gap")).to_be_visible()
+    expect(control.get_by_text("significant gap")).to_have_count(0)
+    gaps = {row.name: [result.gap if result else None for result in row.results] for row in source_page(source)["rows"]}
+    on_first, on_second, on_third, on_hidden = gaps["Trained"]
+    assert on_first is not None
+    assert on_third is not None
+    assert (on_first.shown, on_third.shown) == (True, False), gaps
+    assert (on_second, on_hidden) == (None, None)
+    assert not any(gap.shown for gap in gaps["Control"] if gap)
+    expect(page.locator(".forest")).to_contain_text(re.compile(r"Trained, .*\(batch 1\)"))
+    expect(page.locator(".forest")).not_to_contain_text("Control")
+    assert not Axe().run(page).response["violations"]
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.goto("/datasets/docs-batch-3/")
+    page.get_by_role("link", name="Renewed benchmark").click()
+    expect(page.get_by_role("heading", level=1, name="Docs")).to_be_visible()
