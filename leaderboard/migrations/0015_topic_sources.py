@@ -10,7 +10,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('leaderboard', '0012_names_of_publications'),
+        ('leaderboard', '0014_query_tags'),
     ]
 
     operations = [
