@@ -4,9 +4,11 @@ A chat template is a program, so the templates of models are never run. This mod
 re-ranking language models, and recognizes a model's template by its phrases (`recognize_template`).
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from evaluation.checkpoints.configuration import SCORE_ACTIVATIONS, refuse_activation
@@ -35,9 +37,10 @@ class Template:
 
     They contain the placeholders {query}, {document}, {bos} for the token that begins a text, and {instruction} in the
     format of `instruction_format`; `instruction` is its default. The score is the logit of `positive` as the next
-    token, minus that of `negative` if there is one.
+    token, minus that of `negative` if there is one. `source` is the model card or the code of the model's authors.
     """
 
+    source: str
     text: str
     suffix: str
     positive: str
@@ -72,41 +75,10 @@ def recognize_template(program: str) -> str:
     return next((name for name, template in TEMPLATES.items() if template.matches(program)), "")
 
 
-#: Templates with their sources: model cards, or the code of the models' authors.
+#: Templates by name.
 TEMPLATES: Mapping[str, Template] = {
-    # https://huggingface.co/Qwen/Qwen3-Reranker-0.6B
-    "qwen3-reranker": Template(
-        "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
-        'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
-        "<Instruct>: {instruction}\n<Query>: {query}\n<Document>: {document}",
-        "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
-        "yes",
-        "no",
-        "Given a web search query, retrieve relevant passages that answer the query",
-    ),
-    # https://github.com/mixedbread-ai/mxbai-rerank/blob/03324ea9/mxbai_rerank/mxbai_rerank_v2.py
-    "mxbai-rerank-v2": Template(
-        "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
-        "<|im_start|>user\n{instruction}query: {query}\ndocument: {document}",
-        "\nYou are a search relevance expert who evaluates how well documents match search queries. For each "
-        "query-document pair, carefully analyze the semantic relationship between them, then provide your binary "
-        "relevance judgment (0 for not relevant, 1 for relevant).\nRelevance:<|im_end|>\n<|im_start|>assistant\n",
-        "1",
-        "0",
-        instruction_format="instruction: {instruction}\n",
-    ),
-    # https://github.com/FlagOpen/FlagEmbedding/blob/0dff36cd/FlagEmbedding/inference/reranker/decoder_only/base.py
-    "bge-reranker-v2-gemma": Template(
-        "{bos}A: {query}\nB: {document}",
-        "\n{instruction}",
-        "Yes",
-        "",
-        "Given a query A and a passage B, determine whether the passage contains an answer to the query by providing "
-        "a prediction of either 'Yes' or 'No'.",
-    ),
-    # https://github.com/castorini/pygaggle/blob/f54ae53d/pygaggle/rerank/base.py; the multilingual one says yes and no
-    "monot5": Template("Query: {query} Document: {document}", " Relevant:", "▁true", "▁false"),
-    "mmonot5": Template("Query: {query} Document: {document}", " Relevant:", "▁yes", "▁no"),
+    name: Template(**template)
+    for name, template in json.loads(Path(__file__).with_name("reranker_templates.json").read_text("utf-8")).items()
 }
 
 

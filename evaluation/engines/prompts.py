@@ -1,8 +1,10 @@
 """Prompts before queries and documents, chosen by a submission or defined by a checkpoint."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
@@ -100,63 +102,9 @@ class PromptTemplate:
 
 
 #: Templates in order of precedence.
-TEMPLATES = (
-    PromptTemplate(
-        "Qwen3-Embedding",
-        "Instruct: {task}\nQuery:",
-        "",
-        "https://huggingface.co/Qwen/Qwen3-Embedding-0.6B",
-        r"qwen3.?emb",
-        ("qwen3",),
-    ),
-    PromptTemplate(
-        "E5-mistral",
-        "Instruct: {task}\nQuery: ",
-        "",
-        "https://huggingface.co/intfloat/e5-mistral-7b-instruct",
-        r"e5-mistral|e5.*-instruct",
-        ("mistral", "xlm-roberta"),
-    ),
-    PromptTemplate(
-        "EmbeddingGemma",
-        "task: {task} | query: ",
-        "title: none | text: ",
-        "https://huggingface.co/google/embeddinggemma-300m",
-        r"embedding.?gemma",
-        ("gemma3_text",),
-    ),
-    PromptTemplate(
-        "Nomic Embed",
-        "search_query: ",
-        "search_document: ",
-        "https://huggingface.co/nomic-ai/nomic-embed-text-v1.5",
-        r"nomic-embed|modernbert-embed",
-        ("nomic_bert", "modernbert"),
-    ),
-    PromptTemplate(
-        "BGE",
-        "Represent this sentence for searching relevant passages: ",
-        "",
-        "https://huggingface.co/BAAI/bge-large-en-v1.5",
-        r"bge-(small|base|large)-en",
-        ("bert",),
-    ),
-    PromptTemplate(
-        "BGE, Chinese",
-        "为这个句子生成表示以用于检索相关文章：",
-        "",
-        "https://huggingface.co/BAAI/bge-large-zh-v1.5",
-        r"bge-(small|base|large)-zh",
-        ("bert",),
-    ),
-    PromptTemplate(
-        "E5",
-        "query: ",
-        "passage: ",
-        "https://huggingface.co/intfloat/e5-base-v2",
-        r"(^|[/_-])(multilingual-)?e5-(small|base|large)",
-        ("bert", "xlm-roberta"),
-    ),
+TEMPLATES = tuple(
+    PromptTemplate(**{**template, "model_types": tuple(template["model_types"])})
+    for template in json.loads(Path(__file__).with_name("prompt_templates.json").read_text("utf-8"))
 )
 
 
