@@ -1,58 +1,13 @@
 """Conversion of arbitrary text to LaTeX that compiles with pdfLaTeX."""
 
+import json
 import re
 import unicodedata
+from pathlib import Path
 from urllib.parse import quote
 
-_ESCAPED = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "%": r"\%",
-    "#": r"\#",
-    "_": r"\_",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": "$<$",
-    ">": "$>$",
-    "|": "$|$",
-    '"': "''",
-    "`": r"\textasciigrave{}",
-    "Δ": r"$\Delta$",
-    "‡": r"$^{\ddagger}$",
-    "†": r"$^{\dagger}$",
-    "↑": r"$\uparrow$",
-    "↓": r"$\downarrow$",
-    "−": "$-$",
-    "±": r"$\pm$",
-    "×": r"$\times$",
-    "·": r"$\cdot$",
-    "≤": r"$\leq$",
-    "≥": r"$\geq$",
-    "≈": r"$\approx$",
-    "∞": r"$\infty$",
-    "→": r"$\rightarrow$",
-    "µ": r"$\mu$",
-    "°": r"$^{\circ}$",
-    "²": "$^{2}$",
-    "³": "$^{3}$",
-    "—": "---",
-    "–": "--",
-    "‘": "`",
-    "’": "'",
-    "“": "``",
-    "”": "''",
-    "…": r"\ldots{}",
-    "\u00a0": "~",
-    "\u2007": " ",
-    "\u2008": " ",
-    "\u2009": r"\,",
-}
-_GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi o pi rho varsigma sigma tau upsilon"
-_ESCAPED |= {chr(0x3B1 + place): rf"$\{name}$" for place, name in enumerate(_GREEK.split()) if name != "o"}
-_ESCAPED |= {"φ": r"$\phi$", "χ": r"$\chi$", "ψ": r"$\psi$", "ω": r"$\omega$"}
+#: LaTeX of characters that it does not print as themselves.
+_ESCAPED: dict[str, str] = json.loads(Path(__file__).with_name("latex.json").read_text("utf-8"))
 #: Commands that citations do not need: those that read, write or execute, change the meaning of characters,
 #: or define commands; and TeX's notation for arbitrary characters (`^^5c` is a backslash).
 _COMMAND = re.compile(
