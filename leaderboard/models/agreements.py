@@ -10,6 +10,23 @@ from django.urls import reverse
 from simple_history.models import HistoricalRecords
 
 
+class AppendOnly(models.Model):
+    """Abstract base of tables whose rows are never changed or deleted through their objects."""
+
+    class Meta:
+        abstract = True
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Save a new row. Raises TypeError for an existing one."""
+        if not self._state.adding:
+            raise TypeError(f"{self._meta.verbose_name_plural} are append-only")
+        super().save(*args, **kwargs)
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        """Raise TypeError, because the table is append-only."""
+        raise TypeError(f"{self._meta.verbose_name_plural} are append-only")
+
+
 class Agreement(models.Model):
     """The agreement of a dataset or round; its history contains earlier versions of the text."""
 
@@ -62,8 +79,8 @@ class Agreement(models.Model):
         return subject
 
 
-class Acceptance(models.Model):
-    """Acceptance of a version of an agreement by a user. Append-only."""
+class Acceptance(AppendOnly):
+    """Acceptance of a version of an agreement by a user."""
 
     agreement = models.ForeignKey(Agreement, on_delete=models.PROTECT, related_name="acceptances")
     person = models.ForeignKey("User", on_delete=models.PROTECT, related_name="acceptances")
@@ -77,13 +94,3 @@ class Acceptance(models.Model):
 
     def __str__(self) -> str:
         return f"account {self.person_id}, {self.agreement}, version {self.version}"
-
-    def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save a new row. Raises TypeError for an existing one."""
-        if not self._state.adding:
-            raise TypeError("acceptances are append-only")
-        super().save(*args, **kwargs)
-
-    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
-        """Raise TypeError, because acceptances are append-only."""
-        raise TypeError("acceptances are append-only")

@@ -5,13 +5,13 @@ Written by `leaderboard.judgements`, `leaderboard.systems.challenges` and `leade
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db import models
 
+from leaderboard.models.agreements import AppendOnly
 
-class AuditRecord(models.Model):
-    """A curation action or a change of a public number, with author, time, values, and reason. Append-only.
+
+class AuditRecord(AppendOnly):
+    """A curation action or a change of a public number, with author, time, values, and reason.
 
     Written by `leaderboard.core.audit`. Related objects may be deleted later; the record keeps their keys.
     """
@@ -41,16 +41,6 @@ class AuditRecord(models.Model):
 
     def __str__(self) -> str:
         return f"{self.action}: {self.subject}"
-
-    def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save a new record. Raises TypeError for an existing one."""
-        if not self._state.adding:
-            raise TypeError("audit records are append-only")
-        super().save(*args, **kwargs)
-
-    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
-        """Raise TypeError, because records are append-only."""
-        raise TypeError("audit records are append-only")
 
 
 class Pool(models.Model):
