@@ -32,7 +32,7 @@ from submissions.sandbox.processes import exceeds_limits, remove_unexpected_file
 from submissions.sandbox.running import FAILURE_CODES, THREAD_VARIABLES, SandboxOutcome, build_failure
 from submissions.sandbox.supervision import OnProgress, Supervision, require_free_disk
 
-_MAX_LINES, _MAX_OUTPUT = 12, 1200
+_MAX_LINES, _MAX_OUTPUT, _CHUNK = 12, 1200, 1 << 16
 #: Maximum number of files that an image may write, and that each of its processes may open. Buffers of open sockets are
 #: memory that only a control group counts.
 _MAX_FILES, _MAX_OPEN_FILES = 200_000, 1024
@@ -85,6 +85,15 @@ class ImageSupervision(Supervision):
     def __init__(self, task: ImageTask, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._task = task
+
+    def end(self) -> None:
+        """End the image, and read the rest of its messages, those on standard error last."""
+        output = self._child.process.stdout
+        assert output is not None
+        self._child.kill()
+        while content := output.read(_CHUNK):
+            self._read_lines(content)
+        super().end()
 
     def _read_lines(self, content: bytes) -> None:
         self.tail = (self.tail + content)[-8192:]

@@ -26,7 +26,7 @@ import pytest
 
 from evaluation.execution.failures import MODEL_FAILURES
 from submissions.sandbox.backends import Backend, SandboxUnavailable, UnprotectedBackend
-from submissions.sandbox.containers import ServerEnded, run_image, serve_image
+from submissions.sandbox.containers import ImageSupervision, ServerEnded, run_image, serve_image
 from submissions.sandbox.processes import (
     all_processes,
     exceeds_limits,
@@ -298,6 +298,17 @@ def test_errors_of_the_sandbox_cannot_be_imitated(image: HostileImage, line: str
     assert len(image.found["files"]) == 4  # three streams and the folder itself, but not the status of bwrap
     assert (outcome.failure_code, outcome.message) == ("image_failed", "exit status 1")
     assert image.run("sys.exit(77)").message == MODEL_FAILURES["image_failed"].meaning
+
+
+@pytest.mark.parametrize("length", [1, 100])
+def test_messages_that_are_unread_at_the_end_are_reported(
+    image: HostileImage, monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    monkeypatch.setattr(ImageSupervision, "_read_output", lambda self, selector: self._child.process.wait())
+    program = f"print('a' * {length}); sys.stderr.write('stopped'); sys.exit(3)"
+    outcome = image.run(program, shows_output=True)
+    assert sorted(outcome.output.split(" ⏎ ")) == ["a" * length, "stopped"]
+    assert outcome.message == "exit status 3"
 
 
 def test_a_command_that_cannot_run_is_named(image: HostileImage) -> None:
