@@ -302,13 +302,14 @@ def interpreter() -> tuple[str, ...]:
     return (sys.executable, "-I", "-B")
 
 
-def launch_command(program: Program, *, user: int | None, address_space: bool) -> list[str]:
+def launch_command(program: Program, *, user: int | None, address_space: bool, niceness: int = 0) -> list[str]:
     """Return the program's command, preceded by the launcher.
 
     Args:
         program: Program to run.
         user: User id to switch to; None keeps the current one.
         address_space: Whether RLIMIT_AS limits memory.
+        niceness: Increment of the nice value, which lowers the priority.
     """
     limits = program.limits
     numbers = {"CORE": 0, "FSIZE": limits.output_bytes, "NOFILE": limits.open_files}
@@ -320,5 +321,6 @@ def launch_command(program: Program, *, user: int | None, address_space: bool) -
         numbers["AS"] = 2 * limits.memory_bytes + limits.output_bytes + _RESERVED
     own = sorted(os.sched_getaffinity(0)) if limits.processors else []
     processors = secrets.SystemRandom().sample(own, min(limits.processors, len(own)))
-    plan = {"limits": numbers, "processors": processors, "uid": user, "caches": dict(program.caches)}
+    plan = {"limits": numbers, "processors": processors, "niceness": niceness, "uid": user}
+    plan["caches"] = dict(program.caches)
     return [*interpreter(), "-S", "-c", LAUNCHER, json.dumps(plan), *program.command]

@@ -36,6 +36,8 @@ _HIDDEN_FILES = ("/proc/cmdline", "/proc/kallsyms", "/proc/modules", "/proc/keys
 _CGROUPS = Path("/sys/fs/cgroup")
 #: Timeout in seconds for the removal of a control group after its processes have ended.
 _REMOVAL_SECONDS = 1.0
+#: Lowest priority, for images without a control group of processor time, which could start processes without end.
+_IMAGE_NICENESS = 19
 
 
 class ControlGroup:
@@ -43,13 +45,15 @@ class ControlGroup:
 
     Version 2 needs a folder whose children have memory.max and pids.max (`Delegate=yes` in systemd, with the worker
     in a sibling group); SANDBOX_CGROUP names it. Version 1 needs root and has one folder per controller. Without
-    control groups, RLIMIT_AS and the parent's checks remain.
+    control groups, RLIMIT_AS and the parent's checks remain. With cpu.weight or cpu.shares, all processes of an image
+    together get the processor time of one process for each of its processors.
     """
 
     def __init__(self, limits: backends.SandboxLimits) -> None:
         self.folders: list[Path] = []
         self.limits_memory = False
         self.limits_processes = False
+        self.shares_processors = False
         name = f"runboard-{secrets.token_hex(6)}"
         for parent in _parents():
             self._create(parent / name, limits)
@@ -65,7 +69,11 @@ class ControlGroup:
             _write(folder / "memory.max", limits.memory_bytes)
             or _write(folder / "memory.limit_in_bytes", limits.memory_bytes)
         )
-        if not processes and not memory:
+        shares = limits.processors > 0 and (
+            _write(folder / "cpu.weight", min(100 * limits.processors, 10_000))
+            or _write(folder / "cpu.shares", 1024 * limits.processors)
+        )
+        if not processes and not memory and not shares:
             with suppress(OSError):
                 folder.rmdir()
             return
@@ -75,6 +83,7 @@ class ControlGroup:
         self.folders.append(folder)
         self.limits_memory |= memory
         self.limits_processes |= processes
+        self.shares_processors |= shares
 
     def add(self, processes: Sequence[int]) -> None:
         """Add processes to the group, including all processes that they start later."""
@@ -119,7 +128,7 @@ def _parents() -> list[Path]:
         names = controllers.split(",")
         if controllers == "":
             folders.append(_CGROUPS / path.lstrip("/"))
-        elif "memory" in names or "pids" in names:
+        elif not {"memory", "pids", "cpu"}.isdisjoint(names):
             folders.append(_CGROUPS / controllers / path.lstrip("/"))
     return folders
 
@@ -198,6 +207,7 @@ class Bubblewrap(backends.Backend):
         user = backends.NOBODY_UID if is_root else None
         group = ControlGroup(program.limits)
         self.lacks_memory_groups = not group.limits_memory
+        niceness = _IMAGE_NICENESS if program.image is not None and not group.shares_processors else 0
         address_space = self.lacks_memory_groups and not program.cuda
         filter_file, status_file = os.memfd_create("seccomp"), os.memfd_create("status")
         try:
@@ -206,7 +216,7 @@ class Bubblewrap(backends.Backend):
             filter_option = ["--seccomp", str(filter_file)]
             if program.image is not None:
                 program, filter_option = nest(program, self._binary, filter_file, status_file), []
-            command = backends.launch_command(program, user=user, address_space=address_space)
+            command = backends.launch_command(program, user=user, address_space=address_space, niceness=niceness)
             words = [*filter_option, *arguments(program, is_root=is_root), "--", *command]
             return self._start(words, (filter_file, status_file), group)
         except BaseException:

@@ -36,6 +36,9 @@ _MAX_LINES, _MAX_OUTPUT, _CHUNK = 12, 1200, 1 << 16
 #: Maximum number of files that an image may write, and that each of its processes may open. Buffers of open sockets are
 #: memory that only a control group counts.
 _MAX_FILES, _MAX_OPEN_FILES = 200_000, 1024
+#: Maximum number of processes and threads on workers without control groups, on which they compete with the worker. A
+#: server with torch needs about 200.
+_MAX_UNGROUPED_PROCESSES = 256
 #: Maximum startup time of a server, and the pause between readiness checks, in seconds.
 START_SECONDS, _PAUSE = 900.0, 0.2
 #: Exit statuses of bwrap after SIGKILL to itself or to the image's command.
@@ -213,7 +216,8 @@ def _started(
         if os.geteuid() == 0:
             os.chown(folder, NOBODY_UID, NOBODY_UID)
     require_free_disk(task.folder, limits)
-    limits = replace(limits, files=_MAX_FILES, open_files=_MAX_OPEN_FILES, processors=task.threads)
+    processes = min(limits.processes, _MAX_UNGROUPED_PROCESSES) if backend.lacks_memory_groups else limits.processes
+    limits = replace(limits, files=_MAX_FILES, open_files=_MAX_OPEN_FILES, processors=task.threads, processes=processes)
     child = backend.start(_program(task, limits))
     try:
         yield child, ImageSupervision(task, child, limits, [task.out, task.scratch], lock, on_progress, measures=False)

@@ -1,9 +1,9 @@
 """First program inside a sandbox, which applies limits, drops privileges, and executes the requested command.
 
 Its source is passed to an interpreter as text (`python -I -S -c`), so it only uses the standard library. The
-argument is JSON: `limits` (name of resource.RLIMIT_* → number), `processors` (empty for all), `uid` (or null to keep
-the user), and `caches` (folder → path of its copy, which is read before and written after the change of user, so that
-the new user owns it). The command follows.
+argument is JSON: `limits` (name of resource.RLIMIT_* → number), `processors` (empty for all), `niceness`, `uid` (or
+null to keep the user), and `caches` (folder → path of its copy, which is read before and written after the change of
+user, so that the new user owns it). The command follows.
 """
 
 import ctypes
@@ -80,6 +80,7 @@ def main() -> None:
         resource.setrlimit(kind, (limit, limit))
     if plan["processors"]:
         os.sched_setaffinity(0, plan["processors"])
+    os.nice(plan["niceness"])
     if plan["uid"] is not None:
         drop_capabilities()
         os.setgroups([])

@@ -7,7 +7,7 @@ import signal
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,6 +25,8 @@ _IDLE_STATES = frozenset((b"T", b"t", b"Z", b"X", b"x"))
 #: Environment variable that marks the processes that start a sandbox. bwrap ends with its parent only after part of its
 #: setup, and its first process inside waits for bwrap forever. Programs inside do not inherit the variable.
 _MARK = "RUNBOARD_SANDBOX_OF"
+#: Time in seconds between two counts of processes while their maps are read.
+_COUNT_SECONDS = 1.0
 #: Index of the start time in /proc/PID/stat, counted after the name (field 22 of proc(5)).
 _START_TIME = 19
 
@@ -70,22 +72,36 @@ def send_signal(process: int, number: signal.Signals) -> None:
         os.kill(process, number)
 
 
-def measure_usage(root: int) -> tuple[int, int]:
+def measure_usage(root: int, max_threads: int) -> tuple[int, int]:
     """Return the number of threads and the anonymous memory in bytes of the process and its descendants.
 
     The memory is resident or swapped; pages of mapped files belong to the system's cache. Anonymous
     shared memory counts with its whole size, because released pages (madvise) remain but appear in no counter of the
-    kernel.
+    kernel. Memory above `max_threads` is incomplete.
     """
-    threads = private_bytes = shared_bytes = 0
+    tree = list(map(_status, process_tree(root)))
+    threads = sum(fields.get("Threads", 0) for fields in tree)
+    private_bytes = 1024 * sum(fields.get("RssAnon", 0) + fields.get("VmSwap", 0) for fields in tree)
+    shared_bytes = 1024 * sum(fields.get("RssShmem", 0) for fields in tree)
     segments: dict[bytes, int] = {}
-    for process in process_tree(root):
-        fields = _status(process)
-        threads += fields.get("Threads", 0)
-        private_bytes += 1024 * (fields.get("RssAnon", 0) + fields.get("VmSwap", 0))
-        shared_bytes += 1024 * fields.get("RssShmem", 0)
+    for process in _counted_processes(root, max_threads):
         _add_segments(process, segments)
     return threads, private_bytes + max(shared_bytes, sum(segments.values()))
+
+
+def _counted_processes(root: int, max_threads: int) -> Iterator[int]:
+    """Yield the process and its descendants until they have more than `max_threads`, counted every second.
+
+    The kernel delays reading the maps of a process while it forks: with a thousand processes that fork without end,
+    reading all maps took minutes. Their number is read without delay.
+    """
+    count_at = 0.0
+    for process in process_tree(root):
+        if time.monotonic() >= count_at:
+            if sum(_status(each).get("Threads", 0) for each in process_tree(root)) > max_threads:
+                return
+            count_at = time.monotonic() + _COUNT_SECONDS
+        yield process
 
 
 def _add_segments(process: int, segments: dict[bytes, int]) -> None:
@@ -124,13 +140,14 @@ def _status(process: int) -> dict[str, int]:
     return {name: int(value.split()[0]) for name, _, value in pairs if name in names}
 
 
-def measure_deleted_files(root: int) -> int:
+def measure_deleted_files(root: int, max_threads: int) -> int:
     """Return the disk use in bytes of deleted files that the process or its descendants have open or mapped.
 
-    Shared memory is not counted, although the kernel shows it as deleted files.
+    Shared memory is not counted, although the kernel shows it as deleted files. The result is incomplete above
+    `max_threads`.
     """
     sizes: dict[tuple[int, int], int] = {}
-    for process in process_tree(root):
+    for process in _counted_processes(root, max_threads):
         for folder in ("fd", "map_files"):
             with suppress(OSError), os.scandir(_PROC / str(process) / folder) as entries:
                 for entry in entries:

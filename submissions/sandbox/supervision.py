@@ -276,14 +276,14 @@ class Supervision:
             return "timed_out"
         if now >= self._next_look:
             self._next_look = now + _LOOK
-            threads, memory = measure_usage(self._child.root)
+            threads, memory = measure_usage(self._child.root, self._limits.processes)
             self.peak_memory = max(self.peak_memory, memory)
             if memory > self._limits.memory_bytes:
                 return "memory"
             if threads > self._limits.processes:
                 return "processes"
         if now >= self._next_look_at_files:
-            deleted_bytes = measure_deleted_files(self._child.root)
+            deleted_bytes = measure_deleted_files(self._child.root, self._limits.processes)
             if exceeds_limits(self._folders, self._limits.output_bytes - deleted_bytes, self._limits.files):
                 return "disk"
             if not self.turn.was_asked and not self.blames_child_for_full_disk:

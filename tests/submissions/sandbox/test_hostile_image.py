@@ -26,6 +26,7 @@ import pytest
 
 from evaluation.execution.failures import MODEL_FAILURES
 from submissions.sandbox.backends import Backend, SandboxUnavailable, UnprotectedBackend
+from submissions.sandbox.bubblewrap import ControlGroup
 from submissions.sandbox.containers import ImageSupervision, ServerEnded, run_image, serve_image
 from submissions.sandbox.processes import (
     all_processes,
@@ -227,6 +228,59 @@ def test_whatever_has_no_end_is_ended(image: HostileImage, case: str) -> None:
     assert outcome.failure_code in {code} | others, outcome
     assert time.monotonic() - began < 45
     assert len(all_processes()) < before + 20
+
+
+def test_a_fork_bomb_leaves_processor_time_without_control_groups(
+    image: HostileImage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("submissions.sandbox.bubblewrap._parents", list)
+    monkeypatch.setattr("submissions.sandbox.containers._MAX_UNGROUPED_PROCESSES", 40)
+    monkeypatch.setattr(image.backend, "lacks_memory_groups", True)
+    outcome = image.run(
+        """
+        tell(niceness=os.nice(0))
+        while True:
+            try:
+                os.fork()
+            except OSError:
+                pass
+        """,
+        replace(LIMITS, memory_bytes=1 << 30, processes=400),
+    )
+    assert (outcome.kind, outcome.failure_code) == ("processes", "too_many_processes")
+    assert outcome.message == MODEL_FAILURES["too_many_processes"].meaning
+    assert image.found == {"niceness": 19}
+
+
+def test_maps_that_the_kernel_delays_do_not_delay_the_end_of_a_fork_bomb(
+    image: HostileImage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delays: list[None] = []
+    monkeypatch.setattr("submissions.sandbox.processes._add_segments", lambda *each: delays.append(time.sleep(0.4)))
+    outcome = image.run(
+        """
+        while True:
+            try:
+                os.fork()
+            except OSError:
+                pass
+        """,
+        replace(LIMITS, memory_bytes=1 << 30),
+    )
+    assert (outcome.kind, outcome.failure_code) == ("processes", "too_many_processes")
+    assert len(delays) < 20  # fewer than the number of processes
+
+
+def test_all_processes_of_an_image_share_the_time_of_its_processors(image: HostileImage) -> None:
+    group = ControlGroup(replace(LIMITS, processors=2))
+    try:
+        files = [folder / name for folder in group.folders for name in ("cpu.weight", "cpu.shares")]
+        values = [file.read_text().strip() for file in files if file.is_file()]
+        assert values in ([["2048"], ["200"]] if group.shares_processors else [[]])
+    finally:
+        group.remove()
+    image.run("tell(niceness=os.nice(0))")
+    assert image.found == {"niceness": 0 if group.shares_processors else 19}
 
 
 def test_a_full_disk_is_put_down_to_the_image(image: HostileImage, monkeypatch: pytest.MonkeyPatch) -> None:
