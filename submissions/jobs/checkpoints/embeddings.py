@@ -64,26 +64,26 @@ class UnusableOutput(RuntimeError):
 
 
 class DiskTooSmall(WorkEnded):
-    """Exception that requeues a job because its embeddings do not fit on this machine's disk at present."""
+    """Exception that requeues a job because its embeddings or image do not fit on this machine's disk at present."""
 
-    def __init__(self, needed: int, free: int) -> None:
-        self.needed, self.free = needed, free
+    def __init__(self, needed: int, free: int, content: str) -> None:
+        self.needed, self.free, self.content = needed, free, content
         super().__init__(f"{needed} bytes needed, {free} free")
 
     def settle(self, job: Job) -> None:
         """Requeue the job after a delay, in which an operator or the sweep may free disk space."""
         needed, free = (f"{size / 2**30:,.1f} GiB" for size in (self.needed, self.free))
-        line = f"The embeddings need at least {needed}; {free} are free. {_WAITS_FOR_DISK}"
+        line = f"At least {needed} of disk space are needed for the {self.content}; {free} are free. {_WAITS_FOR_DISK}"
         is_new = _WAITS_FOR_DISK not in job.log
         if requeue(job, counts_attempt=False, delay=BACKOFF[-1], line=line if is_new else "") and is_new:
             logger.error("Job %s waits for disk space: %s", job.pk, self)
 
 
-def require_free_bytes(needed: int) -> None:
-    """Raise DiskTooSmall if `needed` bytes of embeddings do not fit on this machine's disk."""
-    free = max(free_bytes(embeddings_root()) - settings.DISK_RESERVE_BYTES, 0)
+def require_free_bytes(needed: int, folder: Path | None = None, content: str = "embeddings") -> None:
+    """Raise DiskTooSmall if `needed` bytes do not fit on the disk of the folder, by default that of embeddings."""
+    free = max(free_bytes(folder or embeddings_root()) - settings.DISK_RESERVE_BYTES, 0)
     if needed > free:
-        raise DiskTooSmall(needed, free)
+        raise DiskTooSmall(needed, free, content)
 
 
 def is_remote() -> bool:

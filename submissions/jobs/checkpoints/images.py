@@ -27,6 +27,7 @@ from evaluation.images.archive import ARCHIVE_NAME, ImageArchive, ImageConfig
 from submissions import sandbox
 from submissions.accounts.permissions import run_stays_private
 from submissions.checkpoints.service import image_limits
+from submissions.jobs.checkpoints.embeddings import require_free_bytes
 from submissions.jobs.checkpoints.running import DamagedInput, get_result, job_folder, job_limits, reporter
 from submissions.queue.lease import Lease
 from submissions.queue.queue import write_log
@@ -69,11 +70,13 @@ def run_image_job(work: ExecutionJob, lease: Lease, totals: Mapping[str, tuple[i
 def _unpacked_image(stored: Path) -> tuple[Path, ImageConfig]:
     """Return the root and configuration of a stored image on this host, unpacking it if necessary.
 
-    Raises DamagedInput if the archive has changed since it was accepted.
+    Raises DamagedInput if the archive has changed since it was accepted, and DiskTooSmall.
     """
-    folder = Path(settings.VAR) / "work" / f"image-{CheckpointDescription.read(stored).sha256}"
+    description = CheckpointDescription.read(stored)
+    folder = Path(settings.VAR) / "work" / f"image-{description.sha256}"
     if not (folder / _CONFIG).is_file():
         with job_folder() as scratch:
+            require_free_bytes(description.image["expanded_bytes"], scratch, "image")
             with suppress(FileNotFoundError):  # an interrupted removal may have left a part of it
                 folder.rename(scratch / "incomplete")
             arriving = scratch / "image"

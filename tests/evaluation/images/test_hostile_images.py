@@ -160,8 +160,10 @@ def test_other_files_are_refused(content: bytes, words: str, tmp_path: Path) -> 
     [
         ({"User": "nobody-here"}, "no user"),
         ({"User": "99999999999"}, "no user"),
-        ({"Cmd": [1, 2]}, "neither ENTRYPOINT nor CMD"),
-        ({"Cmd": "text"}, "neither ENTRYPOINT nor CMD"),
+        ({"Cmd": None}, "neither ENTRYPOINT nor CMD"),
+        ({"Cmd": [1, 2]}, "CMD in the configuration is not a JSON list of strings"),
+        ({"Cmd": "text"}, "CMD in the configuration is not a JSON list of strings"),
+        ({"Entrypoint": "text", "Cmd": ["a"]}, "ENTRYPOINT in the configuration is not a JSON list of strings"),
         ({"Cmd": ["a\0b"]}, "NUL or a surrogate"),
         ({"Cmd": ["a", "\ud800"]}, "NUL or a surrogate"),
         ({"Cmd": ["a" * 70_000]}, "64 KiB"),

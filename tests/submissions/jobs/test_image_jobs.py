@@ -231,6 +231,17 @@ def test_a_working_folder_that_a_mount_hides_is_the_fault_of_the_image(
     assert (job.state, job.error_code) == (State.REJECTED, "image_failed"), job.log
 
 
+def test_an_image_that_would_fill_the_disk_is_not_unpacked(
+    open_set: Dataset, api: Api, settings: Any, images: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = settings.DISK_RESERVE_BYTES + (1 << 10)  # too little for Python
+    monkeypatch.setattr("submissions.jobs.checkpoints.embeddings.free_bytes", lambda folder: free)
+    job = run_submitted(submit(api, images(BATCH)))
+    assert (job.state, job.attempts) == (State.QUEUED, 0)
+    assert "of disk space are needed for the image; 0.0 GiB are free. The job waits for disk space." in job.log
+    assert not list((settings.VAR / "work").glob("image-*"))
+
+
 def test_an_incomplete_unpacked_image_is_unpacked_again(
     open_set: Dataset, api: Api, settings: Any, images: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
