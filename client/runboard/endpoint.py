@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, wait
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import quote, unquote, urljoin, urlsplit
@@ -25,7 +27,9 @@ from runboard.vectors import EncodedTexts, Vectors
 
 #: Maximum number of concurrent requests.
 MAX_JOBS = 64
-_TIMEOUT = (10.0, 300.0)
+#: Maximum seconds of a request with its response, and between checks whether it was interrupted.
+MAX_SECONDS, _PAUSE = 300.0, 0.2
+_TIMEOUT = (10.0, MAX_SECONDS)
 #: Maximum number of bytes of a response per text (a vector of some 40,000 dimensions), and of an error response.
 _MAX_PER_TEXT, _MAX_OF_ERROR = 1 << 20, 4096
 
@@ -101,10 +105,9 @@ class Endpoint:
         seconds, attempts = 0.0, 0
         limit = count * _MAX_PER_TEXT
         while self.pacing.wait():
-            start, wait = time.monotonic(), 0.0
+            start, pause = time.monotonic(), 0.0
             try:
-                answer = self._session.post(self.url, json=body, timeout=_TIMEOUT, stream=True)
-                content = read_beginning(answer, limit + 1 if answer.ok else _MAX_OF_ERROR)
+                answer, content = self._post(body, limit)
             except requests.RequestException as error:
                 failure, is_busy = type(error).__name__, False
             else:
@@ -115,14 +118,36 @@ class Endpoint:
                 failure = f"{answer.status_code} {_one_line(content.decode('utf-8', 'replace'))}"
                 if answer.status_code not in (408, 429) and answer.status_code < 500:
                     raise self.refusal(f"answered {failure}")
-                wait, is_busy = seconds_to_wait(answer, 0.0), answer.status_code == 429
+                pause, is_busy = seconds_to_wait(answer, 0.0), answer.status_code == 429
             # A busy API may accept other requests in the meantime, so only the shared pauses limit these attempts.
             attempts += not is_busy
-            if not self.pacing.pause(start, wait) or attempts > len(self.pacing.waits):
+            if not self.pacing.pause(start, pause) or attempts > len(self.pacing.waits):
                 raise SiteUnavailable(
                     f"{self.url} failed {len(self.pacing.waits) + 1} times: {failure}. Finished results are stored."
                 )
         raise SiteUnavailable(f"{self.url} was not asked again after another request failed.")
+
+    def _post(self, body: dict[str, Any], limit: int) -> tuple[requests.Response, bytes]:
+        """Return a response and the beginning of its body. Raises RequestException, also after the time limit.
+
+        A timeout of requests limits each read, but not a response that arrives byte by byte. Therefore, another thread
+        sends the request, and is abandoned after the time limit.
+        """
+        result: Future[tuple[requests.Response, bytes]] = Future()
+
+        def send() -> None:
+            try:
+                answer = self._session.post(self.url, json=body, timeout=_TIMEOUT, stream=True)
+                result.set_result((answer, read_beginning(answer, limit + 1 if answer.ok else _MAX_OF_ERROR)))
+            except BaseException as error:
+                result.set_exception(error)
+
+        threading.Thread(target=send, daemon=True).start()
+        deadline = time.monotonic() + MAX_SECONDS
+        while not wait([result], _PAUSE).done:
+            if time.monotonic() > min(deadline, self.pacing.ends_at):
+                raise requests.Timeout
+        return result.result()
 
     def _parse(self, content: bytes, limit: int) -> Any:
         """Parse the JSON of a response. Raises Refused for other content and for more than `limit` bytes."""

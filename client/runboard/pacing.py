@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 
@@ -16,6 +17,8 @@ class Pacing:
     def __init__(self) -> None:
         self._lock, self._stopped = threading.Lock(), threading.Event()
         self.waits, self._failures, self._failed_at, self._resume_at = WAITS, 0, 0.0, 0.0
+        #: Time at which requests in flight are abandoned.
+        self.ends_at = math.inf
 
     def wait(self) -> bool:
         """Wait until requests may be sent. Return False if the command has ended."""
@@ -42,6 +45,7 @@ class Pacing:
             self._resume_at = max(self._resume_at, time.monotonic() + pause)
             return True
 
-    def stop(self) -> None:
-        """End all pauses and refuse further requests."""
+    def stop(self, seconds: float = math.inf) -> None:
+        """End all pauses, refuse further requests, and abandon those in flight after `seconds`."""
+        self.ends_at = time.monotonic() + seconds
         self._stopped.set()

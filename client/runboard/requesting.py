@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import sys
 from argparse import Namespace
@@ -22,6 +23,8 @@ from runboard.vectors import EncodedTexts, Group, Vectors, VectorStore
 
 #: Average number of UTF-8 bytes per token, used only for estimates.
 _BYTES_PER_TOKEN = 4
+#: Time in seconds that requests in flight have after an interrupt.
+INTERRUPT_SECONDS = 5.0
 
 
 class Plan(NamedTuple):
@@ -60,7 +63,8 @@ class Requester:
         """Request and store the results that are not stored yet.
 
         After an error, requests in flight are completed and stored before it is raised, because they incur a cost.
-        Raises Refused, also if the dimension differs from that of stored vectors, and SiteUnavailable.
+        After an interrupt, they have INTERRUPT_SECONDS, and a second interrupt ends them. Raises Refused, also if the
+        dimension differs from that of stored vectors, and SiteUnavailable.
         """
         running: dict[Future[EncodedTexts], Group] = {}
         with ThreadPoolExecutor(self._jobs) as pool:
@@ -71,10 +75,14 @@ class Requester:
                         self._store_results(running, FIRST_COMPLETED)
                 while running:
                     self._store_results(running, FIRST_COMPLETED)
-            except BaseException:
-                self.endpoint.pacing.stop()
-                with suppress(Refused, SiteUnavailable):
-                    self._store_results(running, ALL_COMPLETED)
+            except BaseException as error:
+                self.endpoint.pacing.stop(INTERRUPT_SECONDS if isinstance(error, KeyboardInterrupt) else math.inf)
+                try:
+                    with suppress(Refused, SiteUnavailable):
+                        self._store_results(running, ALL_COMPLETED)
+                except KeyboardInterrupt:
+                    self.endpoint.pacing.stop(0.0)
+                    raise
                 raise
 
     def vectors(self, group: Group, uses: Counter[int]) -> Vectors:

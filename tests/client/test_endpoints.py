@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait as concurrent_wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -429,6 +430,56 @@ def test_an_interrupted_command_stores_the_requests_in_flight(
     assert 3 <= len(provider.texts) < len(DOCUMENTS)
     assert run("retrieve", provider, "--batch", "1", "--jobs", "3") == 0
     assert sorted(provider.texts) == sorted([*DOCUMENTS.values(), *QUERIES.values()]), "nothing is paid twice"
+
+
+@pytest.fixture(params=["HTTP/1.1 200 OK\r\nX: ", "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"])
+def slow(request: pytest.FixtureRequest) -> Iterator[Provider]:
+    """An API whose responses have this beginning, and then arrive byte by byte without end."""
+    stopped, provider = threading.Event(), Provider("openai")
+
+    def respond(client: socket.socket) -> None:
+        with client, suppress(OSError):
+            client.sendall(request.param.encode())
+            while not stopped.wait(0.02):
+                client.sendall(b"1")
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=respond, args=listener.accept()[:1], daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        provider.address = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        threading.Thread(target=serve, daemon=True).start()
+        yield provider
+        stopped.set()
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_response_without_end_is_a_failed_request(
+    run: Runner, slow: Provider, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(endpoint, "MAX_SECONDS", 0.1)
+    assert run("retrieve", slow) == 3
+    assert "failed 3 times: Timeout. Finished results are stored." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("seconds", "interrupts"), [(0.1, 1), (1e9, 2)])
+def test_interrupts_end_requests_that_do_not_finish(
+    run: Runner, slow: Provider, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    seconds: float, interrupts: int,
+) -> None:  # fmt: skip
+    pending = iter([KeyboardInterrupt] * interrupts)
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        if interrupt := next(pending, None):
+            raise interrupt
+        return concurrent_wait(*arguments, **options)
+
+    monkeypatch.setattr(requesting, "INTERRUPT_SECONDS", seconds)
+    monkeypatch.setattr(requesting, "wait", interrupted)
+    assert run("retrieve", slow) == 130
+    assert "Run the same command again to continue." in capsys.readouterr().err
 
 
 def test_results_are_cached_by_fields_and_dimensions(run: Runner, provider: Provider) -> None:
