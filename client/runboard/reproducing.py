@@ -26,6 +26,11 @@ _MAX_SCORE_DIFFERENCE = 1e-9
 _MAX_DEPTH = 100_000
 #: Digest of a container image.
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+#: Commands that load an archive into Docker with the digest of its configuration as its id.
+_LOADING = (
+    "Load the team's archive with `docker load --input ARCHIVE` or, if it is in OCI layout, with "
+    "`skopeo copy oci-archive:ARCHIVE docker-daemon:runboard:latest`. "
+)
 #: Kinds of files that are necessary for every result.
 _REQUIRED_FILES = {"corpus", "queries", "qrels"}
 
@@ -124,24 +129,32 @@ def reproduce(
 
 
 def _image_command(recipe: Recipe, files: Mapping[str, Path], folder: Path) -> str:
-    """Write the input of the recipe's container image to `folder`, and return the command that runs the image."""
+    """Write the input of the recipe's container image to `folder`, and return the commands that load and run the image.
+
+    An uploaded image is named by the digest of its configuration, which is its id in Docker's image store.
+    """
     from runboard_eval.images import tira
 
-    name, image = recipe["checkpoint"].get("hub_name", ""), recipe["checkpoint"]["image"]
-    image, words = f"{name}@{image}" if name else image, ["docker", "run", "--rm", "--read-only", "--tmpfs", "/tmp"]  # noqa: S108
+    model, words = recipe["checkpoint"], ["docker", "run", "--rm", "--read-only", "--tmpfs", "/tmp"]  # noqa: S108
+    image, load = "sha256:{}".format(model.get("sha256", "")), _LOADING
+    if name := model.get("hub_name", ""):
+        image, load = f"{name}@{model['image']}", ""
     command = str(recipe["parameters"].get("command", ""))
     program = ["--entrypoint", "/bin/sh", image, "-c", command] if command else [image]
     if recipe["engine"] != "container":
-        words += ["--publish", "127.0.0.1:8000:8000", "--env", "PORT=8000", *program]
-        return f"Serve its container image with `{shlex.join(words)}`, and retrieve with `--endpoint`."
+        port = int(model.get("port", 8000))
+        words += ["--publish", f"127.0.0.1:{port}:{port}", "--env", f"PORT={port}", *program]
+        address = f"--endpoint http://127.0.0.1:{port}"
+        return f"{load}Serve its container image with `{shlex.join(words)}`, and retrieve with `{address}`."
     if not folder.exists():
         (folder / "output").mkdir(parents=True)
+        (folder / "output").chmod(0o777)  # The image may have another user.
         tira.write_inputs(files["corpus"], files["queries"], None, folder, lambda share: None)
     for name, target, mode in (("input", tira.INPUT, ":ro"), ("beir", tira.BEIR, ":ro"), ("output", tira.OUTPUT, "")):
         words += ["--volume", f"{(folder / name).absolute()}:{target}{mode}"]
     for variable, value in tira.VARIABLES.items():
         words += ["--env", f"{variable}={value}"]
-    return f"Run its container image with `{shlex.join([*words, '--network', 'none', *program])}`."
+    return f"{load}Run its container image with `{shlex.join([*words, '--network', 'none', *program])}`."
 
 
 def _versions(site_version: str) -> tuple[str, str] | None:

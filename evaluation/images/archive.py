@@ -118,6 +118,7 @@ class ImageArchive:
                 "digest": self.digest,
                 "command": [quote(word) for word in self.config.command[:50]],
                 "labels": dict(sorted(labels.items())[:_MAX_LABELS]),
+                "port": self.config.port,
                 "layers": len(self.layers),
                 "expanded_bytes": self.file_system.expanded_bytes,
             },

@@ -124,8 +124,9 @@ class Recipe:
     If there is a `reason` why this is impossible, all other fields are empty.
 
     `checkpoint` contains the SHA-256 checksums of the rebuilt model and its files, and its source: a name and commit
-    on the Hugging Face hub, a file of the dataset, or the digest of a container `image`. `run_sha256` is the checksum
-    of the run's text, and `files` are those of the input files by kind.
+    on the Hugging Face hub, a file of the dataset, or the digest of a container `image` and the `port` of its server.
+    For images, the SHA-256 checksum is that of the configuration. `run_sha256` is the checksum of the run's text, and
+    `files` are those of the input files by kind.
     """
 
     dataset: str
@@ -210,7 +211,7 @@ def _run_configuration(entry: Entry, run: Run) -> tuple[str, dict[str, Any], dic
     record = run.metadata.get("made_by")
     if record:
         checkpoint = record.get("checkpoint") or {}
-        names = ("sha256", "files", "hub_name", "hub_commit", "image")
+        names = ("sha256", "files", "hub_name", "hub_commit", "image", "port")
         return (
             record["engine"],
             record["parameters"],

@@ -75,6 +75,7 @@ def describe_producer(engine: str, parameters: Mapping[str, Any], checkpoint: Ch
     """Return the engine with its parameters, and the identity of the model if there is a checkpoint."""
     description: dict[str, Any] = {"engine": engine, "parameters": dict(parameters)}
     if checkpoint is not None:
+        image = checkpoint.description.get("image", {})
         description["checkpoint"] = {
             "kind": checkpoint.kind,
             "sha256": checkpoint.model_sha256,
@@ -82,7 +83,8 @@ def describe_producer(engine: str, parameters: Mapping[str, Any], checkpoint: Ch
             "parameters": checkpoint.description.get("parameters"),
             "hub_name": checkpoint.hub_name,
             "hub_commit": checkpoint.hub_commit,
-            "image": checkpoint.description.get("image", {}).get("digest", ""),
+            "image": image.get("digest", ""),
+            "port": image.get("port"),
         }
     return description
 

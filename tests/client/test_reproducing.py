@@ -82,24 +82,34 @@ def test_what_is_another_is_said(small: Dataset, site: str, tmp_path: Path, chan
         (
             "container",
             "",
-            ["docker run --rm", "/tira-data/input:ro", "TIRA_OUTPUT_DIR=/tira-data/output", "none sha256:"],
+            [
+                "docker load --input ARCHIVE", "skopeo copy oci-archive:ARCHIVE docker-daemon:", "docker run --rm",
+                "/tira-data/input:ro", "TIRA_OUTPUT_DIR=/tira-data/output", f"none sha256:{'b' * 64}`",
+            ],
         ),
-        ("container", "run 'x'", ["--entrypoint /bin/sh sha256:", "-c 'run"]),
-        ("container-embeddings", "", ["PORT=8000 sha256:", "--endpoint"]),
+        ("container", "run 'x'", [f"--entrypoint /bin/sh sha256:{'b' * 64}", "-c 'run"]),
+        (
+            "container-embeddings",
+            "",
+            ["127.0.0.1:7070:7070", f"PORT=7070 sha256:{'b' * 64}`", "--endpoint http://127.0.0.1:7070`"],
+        ),
     ],
-)
+)  # fmt: skip
 def test_an_image_is_run_by_a_command(
     engine: str, command: str, words: list[str], small: Dataset, site: str, tmp_path: Path
 ) -> None:
     client = Changed(site)
-    image = {"image": f"sha256:{'a' * 64}"}
+    image = {"image": f"sha256:{'a' * 64}", "sha256": "b" * 64, "port": 7070}
     client.changes = {"engine": engine, "parameters": {"command": command}, "checkpoint": image}
     (found,) = reproduce(client, "bm25", tmp_path / "again")
     assert all(each in str(found) for each in words), str(found)
     assert (tmp_path / "again/small/image/input/documents.jsonl.gz").is_file() == (engine == "container")
+    if engine == "container":
+        assert (tmp_path / "again/small/image/output").stat().st_mode & 0o777 == 0o777
     client.changes["checkpoint"]["hub_name"] = "ghcr.io/someone/image"
     (found,) = reproduce(client, "bm25", tmp_path / "again")
     assert f" ghcr.io/someone/image@sha256:{'a' * 64}" in str(found)
+    assert "docker load" not in str(found)
 
 
 def test_a_measure_of_a_later_version_ends_nothing(small: Dataset, site: str, tmp_path: Path) -> None:
