@@ -51,6 +51,9 @@ BYTES_PER_PARAMETER = 4
 #: Names of the axes in publications.
 REPORTED_NAMES = {"latency": "latency", "index": "index size", "cost": "cost"}
 
+#: Source of costs in the headers of runs.
+TEAMS = "teams in their runs"
+
 #: A system's slug and configuration.
 Key = tuple[str, str]
 
@@ -81,13 +84,12 @@ class _ScoredRows:
     def unfiltered(self) -> _ScoredRows:
         return _ScoredRows(self.request.without_filters()) if self.request.state.filtered else self
 
-    @property
-    def reported_numbers(self) -> dict[Key, int]:
-        """Numbers of the rows that are not ranked as SCORED, by system slug and configuration."""
+    def row_numbers(self, *, reported: bool) -> dict[Key, int]:
+        """Return the numbers of the reported rows, or of the others, by system slug and configuration."""
         return {
             (row.entry.slug, row.entry.configuration): number
             for number, row in enumerate(self.rows)
-            if row.ranked_in != SCORED
+            if (row.entry.provenance == REPORTED) == reported
         }
 
 
@@ -328,7 +330,7 @@ def _reported_costs(scored_rows: _ScoredRows, axis: str, title: str) -> CostAxis
 
     A point needs both a score and a cost. Filters never change the setting, so that two pictures of a board are
     comparable. A requested device selects among the settings. A benchmark uses only the publication that is its source,
-    if it has one.
+    if it has one, and the costs that teams state in their runs.
     """
     request, source, device = scored_rows.request, None, scored_rows.request.choice("device")
     if request.dataset:
@@ -337,20 +339,24 @@ def _reported_costs(scored_rows: _ScoredRows, axis: str, title: str) -> CostAxis
         datasets = [member.dataset_id for member in request.benchmark_page.members]
         source = request.benchmark_page.benchmark["source_id"]
     settings = reported_figures(axis, datasets, source)
-    numbers, scored_keys = scored_rows.reported_numbers, scored_rows.unfiltered.reported_numbers.keys()
+    numbers = {reported: scored_rows.row_numbers(reported=reported) for reported in (True, False)}
+    all_keys = {reported: scored_rows.unfiltered.row_numbers(reported=reported).keys() for reported in (True, False)}
 
     def priority(setting: ParetoSetting) -> tuple[int, int, str]:
-        return len(scored_keys & settings[setting].keys()), len(settings[setting]), str(setting)
+        costs = settings[setting]
+        return len(all_keys[setting.by_publication] & costs.keys()), len(costs), str(setting)
 
     candidates = [each for each in settings if not device or ("GPU" in each.hardware.upper()) == (device == "gpu")]
     setting = max(candidates, key=priority, default=None)
-    visible_settings = [each for each, costs in settings.items() if not numbers.keys().isdisjoint(costs)]
+    own_numbers = {each: numbers[each.by_publication] for each in settings}
+    visible_settings = [each for each, costs in settings.items() if own_numbers[each].keys() & costs.keys()]
     setting_names = sorted({str(each) for each in visible_settings if each != setting})
     if setting is None:
         return CostAxis({}, title, other_sources=setting_names)
-    values = {numbers[key]: costs for key, costs in settings[setting].items() if key in numbers}
+    values = {own_numbers[setting][key]: cost for key, cost in settings[setting].items() if key in own_numbers[setting]}
     name = str(setting) if values else ""
-    return CostAxis(values, _with_unit(title, setting.unit), f"Reported by {setting}.", setting_names, name)
+    unit = setting.unit if setting.by_publication else f"{setting.unit}, self-reported"
+    return CostAxis(values, _with_unit(title, unit), f"Reported by {setting}.", setting_names, name)
 
 
 def _with_unit(title: str, unit: str) -> str:
@@ -368,7 +374,10 @@ def frontier(points: Sequence[drawing.ChartPoint], *, lower: bool = False) -> li
 
 
 class ParetoSetting(NamedTuple):
-    """Source of comparable costs: one dataset, publication, machine, and unit."""
+    """Source of comparable costs: one dataset, publication, machine, and unit.
+
+    Costs that are not `by_publication` are self-reported in the headers of runs.
+    """
 
     dataset_id: int
     dataset: str
@@ -376,6 +385,7 @@ class ParetoSetting(NamedTuple):
     source_key: str
     hardware: str
     unit: str
+    by_publication: bool = True
 
     def __str__(self) -> str:
         suffix = f" on {self.hardware}" if self.hardware else ""
@@ -387,7 +397,7 @@ def reported_figures(
 ) -> dict[ParetoSetting, dict[Key, float]]:
     """Return the reported costs for an axis on these datasets, by setting and then by row.
 
-    Doubtful figures are excluded. `source_id` restricts them to one publication.
+    Doubtful figures are excluded. `source_id` restricts those of publications to one publication.
     """
     if axis not in REPORTED_NAMES:
         return {}
@@ -395,15 +405,17 @@ def reported_figures(
     settings: dict[ParetoSetting, dict[Key, float]] = {}
     for dataset, rows in present_rows(datasets).items():
         for _entry, row in rows.results:
-            if row.provenance != REPORTED or source_id not in (None, row.source_id):
+            by_publication = row.provenance == REPORTED
+            if by_publication and source_id not in (None, row.source_id):
                 continue
             for figure in row.figures:
                 if figure["name"] != REPORTED_NAMES[axis] or figure.get("doubtful"):
                     continue
                 key, (cost, _) = figure_key(figure, {figure["name"]}), board_value(figure)
                 if cost > 0:  # A logarithmic axis cannot show zero.
-                    facts = names[dataset], row.source, row.source_key or "", key.hardware, key.unit
-                    setting = ParetoSetting(dataset, *facts)
+                    source = row.source if by_publication else TEAMS
+                    facts = names[dataset], source, row.source_key or "", key.hardware, key.unit
+                    setting = ParetoSetting(dataset, *facts, by_publication)
                     settings.setdefault(setting, {})[row.slug, row.configuration] = cost
     return settings
 

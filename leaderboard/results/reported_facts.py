@@ -10,13 +10,15 @@ from evaluation.engines.prompts import SIDES, format_prompt
 from leaderboard.core.text.numbers import format_quantity
 
 #: Reported costs of a system, with the better direction.
-COSTS = {"latency": "lower", "index size": "lower", "cost": "lower", "dimension": ""}
+COSTS = {"latency": "lower", "index size": "lower", "cost": "lower", "price": "", "dimension": ""}
 #: Units of index sizes, in bytes.
 SIZE_UNITS = {
     **{unit: 1000.0**power for power, unit in enumerate(("B", "kB", "MB", "GB", "TB"))},
     **{unit: 1024.0**power for power, unit in enumerate(("KiB", "MiB", "GiB", "TiB"), start=1)},
 }
 COST_UNIT = "USD per 1,000 queries"
+#: Figures that are always self-reported.
+SELF_REPORTED = frozenset({"cost", "price"})
 #: Unit of a figure → unit of its column on boards, which has one unit so that it can be sorted, and the factor.
 BOARD_UNITS = {
     "s": ("ms", 1000.0),
@@ -71,7 +73,7 @@ def board_value(figure: Mapping[str, Any]) -> tuple[float, str]:
 
 
 def stated_costs(metadata: Mapping[str, Any], query_count: int | None) -> list[dict[str, Any]]:
-    """Return the cost that the header of a run states, as a list of at most one figure.
+    """Return the cost and the price of tokens that the header of a run states, as figures.
 
     If the header states only the cost of the whole job (`cost_usd`), the figure is calculated from this cost and the
     number of queries of the dataset. It is doubtful, because the cost includes the documents.
@@ -79,13 +81,18 @@ def stated_costs(metadata: Mapping[str, Any], query_count: int | None) -> list[d
     resources = metadata.get("resources")
     if not isinstance(resources, Mapping) or resources.get("self_reported") != "true":
         return []
-    query_cost, job_cost = (read_amount(resources.get(name)) for name in ("cost_usd_per_1000_queries", "cost_usd"))
+    names = ("cost_usd_per_1000_queries", "cost_usd", "price_usd_per_million_tokens")
+    query_cost, job_cost, price = (read_amount(resources.get(name)) for name in names)
+    figures, locator = [], _("header of the run")
     if query_cost is not None:
-        return [make_figure("cost", f"{query_cost:.6g}", COST_UNIT, _("header of the run"))]
-    if job_cost is None or not query_count:
-        return []
-    figure = make_figure("cost", f"{1000 * job_cost / query_count:.6g}", COST_UNIT, _("header of the run"))
-    return [figure | {"doubtful": True, "doubt": _("cost of the whole job, documents included, over its queries")}]
+        figures.append(make_figure("cost", f"{query_cost:.6g}", COST_UNIT, locator))
+    elif job_cost is not None and query_count:
+        doubt = _("cost of the whole job, documents included, over its queries")
+        figure = make_figure("cost", f"{1000 * job_cost / query_count:.6g}", COST_UNIT, locator)
+        figures.append(figure | {"doubtful": True, "doubt": doubt})
+    if price is not None:
+        figures.append(make_figure("price", f"{price:.6g}", "USD per million tokens", locator))
+    return figures
 
 
 def read_amount(text: object) -> float | None:

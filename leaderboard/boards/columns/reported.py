@@ -75,7 +75,7 @@ def _reported_column(key: FigureKey, split_names: set[str], other_keys: set[str]
         group=EFFICIENCY if key.name in reported_facts.COSTS else OTHER_REPORTED,
         kind="figure",
         better="lower" if reported_facts.COSTS.get(key.name) == "lower" else "",
-        unit=f"{key.unit}, self-reported" if key.name == "cost" else key.unit,
+        unit=f"{key.unit}, self-reported" if key.name in reported_facts.SELF_REPORTED else key.unit,
         note=_("Self-reported by the publication, or by the team in its run; hardware differs between sources."),
         cell=cell,
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import json
 import re
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from leaderboard.models import Dataset, System
+from leaderboard.models import Benchmark, BenchmarkMember, Dataset, System
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import DOCUMENTS, QUERIES, run_text
 from tests.submissions.workers import work
@@ -177,7 +179,8 @@ HEADER_OF_CLOSED = (
 
 
 def test_the_board_shows_the_cost_of_1000_queries_that_a_run_states(demo: Dataset, api: Api, client: Client) -> None:
-    stated = HEADER_OF_CLOSED.replace("#   cost_usd", "#   cost_usd_per_1000_queries: 0.00025\n#   cost_usd")
+    price = "#   price_usd_per_million_tokens: 0.12\n"
+    stated = HEADER_OF_CLOSED.replace("#   cost_usd", f"{price}#   cost_usd_per_1000_queries: 0.00025\n#   cost_usd")
     assert api.submit(stated + GOOD, system="Rented").status == 201
     assert api.submit(HEADER_OF_CLOSED + run_text(depth=9), system="Older client").status == 201
     work()
@@ -192,6 +195,25 @@ def test_the_board_shows_the_cost_of_1000_queries_that_a_run_states(demo: Datase
     assert "0.00025" in client.get(f"/datasets/{demo.slug}/board.tex?columns=cost").content.decode()
     cheapest_first = client.get(f"/api/v1/datasets/{demo.slug}/board/?sort=cost").json()["rows"]
     assert cheapest_first[0]["slug"] == "rented"
+    assert (rows["rented"]["values"]["price"], rows["older-client"]["values"]["price"]) == (0.12, None)
+    assert "USD per million tokens, self-reported" in page
+    table = csv.DictReader(io.StringIO(client.get(f"/datasets/{demo.slug}/board.csv").content.decode()))
+    prices = {row["system"]: row["price [USD per million tokens, self-reported]"] for row in table}
+    assert prices == {"Rented": "0.12", "Older client": ""}
+
+
+def test_the_figure_of_costs_shows_those_that_runs_state(demo: Dataset, api: Api, client: Client) -> None:
+    for name, text, amount in (("Rented", GOOD, 0.00025), ("Leased", run_text(depth=9), 0.5)):
+        stated = HEADER_OF_CLOSED.replace("#   cost_usd", f"#   cost_usd_per_1000_queries: {amount}\n#   cost_usd")
+        assert api.submit(stated + text, system=name).status == 201
+    work()
+    benchmark = Benchmark.objects.create(slug="all", name="All")
+    BenchmarkMember.objects.create(benchmark=benchmark, dataset=demo, position=0)
+    for subject in (f"dataset={demo.slug}", "benchmark=all"):
+        figure = client.get(f"/figures/pareto.json?{subject}&x=cost").json()
+        number = figure["table"]["heads"].index("Cost (USD per 1,000 queries, self-reported)")
+        assert {row[0]: row[number] for row in figure["table"]["rows"]} == {"Rented": 0.00025, "Leased": 0.5}
+        assert f"Reported by teams in their runs, {demo.name}." in figure["caption"]
 
 
 @pytest.mark.parametrize("packed", [False, True])
