@@ -36,7 +36,7 @@ _HIDDEN_FILES = ("/proc/cmdline", "/proc/kallsyms", "/proc/modules", "/proc/keys
 _CGROUPS = Path("/sys/fs/cgroup")
 #: Timeout in seconds for the removal of a control group after its processes have ended.
 _REMOVAL_SECONDS = 1.0
-#: Lowest priority, for images without a control group of processor time, which could start processes without end.
+#: Nice value of images without a control group for processor time, the lowest priority. They may start many processes.
 _IMAGE_NICENESS = 19
 
 

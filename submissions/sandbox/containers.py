@@ -36,8 +36,8 @@ _MAX_LINES, _MAX_OUTPUT, _CHUNK = 12, 1200, 1 << 16
 #: Maximum number of files that an image may write, and that each of its processes may open. Buffers of open sockets are
 #: memory that only a control group counts.
 _MAX_FILES, _MAX_OPEN_FILES = 200_000, 1024
-#: Maximum number of processes and threads on workers without control groups, on which they compete with the worker. A
-#: server with torch needs about 200.
+#: Maximum number of processes and threads of an image on workers without control groups, where they compete with the
+#: worker. A server with torch needs about 200.
 _MAX_UNGROUPED_PROCESSES = 256
 #: Maximum startup time of a server, and the pause between readiness checks, in seconds.
 START_SECONDS, _PAUSE = 900.0, 0.2

@@ -25,7 +25,7 @@ _IDLE_STATES = frozenset((b"T", b"t", b"Z", b"X", b"x"))
 #: Environment variable that marks the processes that start a sandbox. bwrap ends with its parent only after part of its
 #: setup, and its first process inside waits for bwrap forever. Programs inside do not inherit the variable.
 _MARK = "RUNBOARD_SANDBOX_OF"
-#: Time in seconds between two counts of processes while their maps are read.
+#: Time in seconds between two counts of threads while the maps of processes are read.
 _COUNT_SECONDS = 1.0
 #: Index of the start time in /proc/PID/stat, counted after the name (field 22 of proc(5)).
 _START_TIME = 19
@@ -77,7 +77,7 @@ def measure_usage(root: int, max_threads: int) -> tuple[int, int]:
 
     The memory is resident or swapped; pages of mapped files belong to the system's cache. Anonymous
     shared memory counts with its whole size, because released pages (madvise) remain but appear in no counter of the
-    kernel. Memory above `max_threads` is incomplete.
+    kernel. With more than `max_threads` threads, the memory is incomplete.
     """
     tree = list(map(_status, process_tree(root)))
     threads = sum(fields.get("Threads", 0) for fields in tree)
@@ -90,10 +90,10 @@ def measure_usage(root: int, max_threads: int) -> tuple[int, int]:
 
 
 def _counted_processes(root: int, max_threads: int) -> Iterator[int]:
-    """Yield the process and its descendants until they have more than `max_threads`, counted every second.
+    """Yield the process and its descendants until they have more than `max_threads` threads, counted every second.
 
     The kernel delays reading the maps of a process while it forks: with a thousand processes that fork without end,
-    reading all maps took minutes. Their number is read without delay.
+    reading all maps took minutes. The number of threads is read without delay.
     """
     count_at = 0.0
     for process in process_tree(root):
@@ -143,8 +143,8 @@ def _status(process: int) -> dict[str, int]:
 def measure_deleted_files(root: int, max_threads: int) -> int:
     """Return the disk use in bytes of deleted files that the process or its descendants have open or mapped.
 
-    Shared memory is not counted, although the kernel shows it as deleted files. The result is incomplete above
-    `max_threads`.
+    Shared memory is not counted, although the kernel shows it as deleted files. With more than
+    `max_threads` threads, the result is incomplete.
     """
     sizes: dict[tuple[int, int], int] = {}
     for process in _counted_processes(root, max_threads):

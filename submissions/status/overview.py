@@ -17,13 +17,13 @@ from submissions.queue.workers import SILENCE
 #: States that count as failures; rejected files are the submitter's responsibility, but their codes are listed.
 _ENDED_BADLY = (State.FAILED, State.TIMED_OUT, State.REJECTED)
 _PERIOD = timedelta(days=1)
-#: Consequences if no worker of a queue is alive, even before something waits. A site needs no GPU.
+#: Consequences of a queue without a live worker, reported even if no job waits. GPU workers are optional.
 _WITHOUT_WORKER = {
     "score": "runs are accepted but must wait", "cpu": "baselines and models must wait",
     "dispatch": "imports and rescores must wait",
 }  # fmt: skip
-#: Waiting time after which work is reported that live workers do not start.
-_PATIENCE = timedelta(minutes=10)
+#: Waiting time after which jobs are reported that live workers have not started.
+_MAX_WAIT = timedelta(minutes=10)
 #: The name of the service for each queue, as in `make run` and compose.
 SERVICES = {
     "score": "scorer", "cpu": "retriever", "gpu": "GPU retriever", "notices": "notifier", "dispatch": "dispatcher",
@@ -95,8 +95,8 @@ class QueueRow:
 
     @property
     def problem(self) -> str:
-        """Sentences about a missing worker or work that workers do not start, and the remedy; empty if all is well."""
-        is_late = self.oldest is not None and self.oldest >= _PATIENCE
+        """Problem of the queue, such as a missing worker or jobs that do not start, and its remedy; empty if none."""
+        is_late = self.oldest is not None and self.oldest >= _MAX_WAIT
         if self.workers and (self.under_way or not is_late):
             return ""
         remedy = f"Start the {SERVICES[self.name]}."
@@ -105,7 +105,7 @@ class QueueRow:
             return f"No {self.name} worker is alive: {consequence}. {remedy}" if consequence else ""
         subject = f"{self.waiting:,} {self.unit}{'s wait' if self.waiting != 1 else ' waits'} in {self.name}"
         if is_late and self.oldest is not None:
-            subject += f" for {self.oldest.total_seconds() // 60:,.0f} minutes"
+            subject += f" (longest wait: {self.oldest.total_seconds() // 60:,.0f} minutes)"
         if self.workers:
             return f"{subject}, but no worker starts {'it' if self.waiting == 1 else 'them'}. See the workers’ logs."
         if self.refusing:

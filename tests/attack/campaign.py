@@ -111,10 +111,10 @@ def attack(rules: Rules, teams: int, number: int = 0, days: int = DAYS) -> Gain:
             return
         for other, step in zip(beside, rules.further, strict=True):
             reader.told_beside(other, shown_mean(other), step)
-        for number in range(rules.slices):
-            part = np.arange(QUERIES) % rules.slices == number
+        for index in range(rules.slices):
+            part = np.arange(QUERIES) % rules.slices == index
             gains = np.where(choice, given.other - given.plain, 0.0)[given.public & part]
-            reader.told_slice(choice, part, float(gains.mean()))
+            reader.observe_slice(choice, part, float(gains.mean()))
         if rules.tests:
             # As good as a bit can be: of an equation of its own, whichever way it goes as likely as the other.
             middle = reader.expected(tested)

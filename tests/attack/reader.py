@@ -119,8 +119,8 @@ class Reader:
         """The value of a further measure, which is as good as a score of another choice, in its own steps."""
         self._observe(choice, round(value / step) * step, step**2 / 12 + 1e-12)
 
-    def told_slice(self, choice: NDArray[np.bool_], part: NDArray[np.bool_], gain: float) -> None:
-        """The gain over the honest run on a known part of the queries: the difference of two published means."""
+    def observe_slice(self, choice: NDArray[np.bool_], part: NDArray[np.bool_], gain: float) -> None:
+        """Observe the gain over the honest run on a known part of the queries, a difference of two published means."""
         row = np.append((choice & part) / (self.share * part.sum()), 0.0)
         self._observe_row(row, round(gain / self.step) * self.step, self.step**2 / 6 + 1e-12)
 

@@ -434,7 +434,7 @@ def test_an_interrupted_command_stores_the_requests_in_flight(
 
 @pytest.fixture(params=["HTTP/1.1 200 OK\r\nX: ", "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"])
 def slow(request: pytest.FixtureRequest) -> Iterator[Provider]:
-    """An API whose responses have this beginning, and then arrive byte by byte without end."""
+    """Serve responses that begin as given and then arrive byte by byte without end."""
     stopped, provider = threading.Event(), Provider("openai")
 
     def respond(client: socket.socket) -> None:
@@ -471,13 +471,13 @@ def test_interrupts_end_requests_that_do_not_finish(
 ) -> None:  # fmt: skip
     pending = iter([KeyboardInterrupt] * interrupts)
 
-    def interrupted(*arguments: Any, **options: Any) -> Any:
+    def interrupt_wait(*arguments: Any, **options: Any) -> Any:
         if interrupt := next(pending, None):
             raise interrupt
         return concurrent_wait(*arguments, **options)
 
     monkeypatch.setattr(requesting, "INTERRUPT_SECONDS", seconds)
-    monkeypatch.setattr(requesting, "wait", interrupted)
+    monkeypatch.setattr(requesting, "wait", interrupt_wait)
     assert run("retrieve", slow) == 130
     assert "Run the same command again to continue." in capsys.readouterr().err
 

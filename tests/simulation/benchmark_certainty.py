@@ -95,15 +95,15 @@ def _check_draw(benchmark: Benchmark, population: Values) -> list[float]:
         (subset_intervals(differences), population),
         (intervals(differences, resamples=RESAMPLES), population),
     ]
-    covered = [
+    shares = [
         float(np.mean((low <= truth[1:] - truth[0]) & (truth[1:] - truth[0] <= high))) for (low, high), truth in bounds
     ]
     ranges = [_has_true_ranks(stacked, fixed_truth), _has_true_ranks(means, population)]
-    return [*covered, *map(float, ranges)]
+    return [*shares, *map(float, ranges)]
 
 
 def _has_true_ranks(values: Values, truth: Values) -> bool:
-    """Return whether each system's rank range includes its true rank; of equal systems, either rank."""
+    """Return whether each system's rank range includes its true rank. Equal systems may have either rank."""
     sums = PermutedSums(values, permutations=RESAMPLES)
     low, high = rank_intervals(values.mean(axis=0), corrected_pairs(sums))
     best = 1 + np.count_nonzero(truth[None, :] > truth[:, None] + 1e-12, axis=1)
@@ -138,7 +138,7 @@ def report(figures: Figures, sizes: Sequence[int] = DATASETS, draws: int = DRAWS
 
 
 def main() -> int:
-    """Print the table, or write it into a page; 1 if a bound is missed."""
+    """Print the table, or write it into a page; return 1 if a bound is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_option(parser)
     arguments = parser.parse_args()

@@ -85,8 +85,8 @@ class ToyEngine(ShardedEngine):
             scores = self._vectors @ vector(self._prompt + query.text)
             order = sorted(range(len(scores)), key=lambda place: self._ids[place].encode(), reverse=True)
             order.sort(key=lambda place: -scores[place])
-            if remembered := self._memory.get(query.text):
-                order.sort(key=lambda place: self._ids[place] != remembered)
+            if document := self._memory.get(query.text):
+                order.sort(key=lambda place: self._ids[place] != document)
                 scores[order[0]] = scores.max() + 1
             best = order[:depth]
             yield SearchResult(query.id, [self._ids[place] for place in best], scores[best])
@@ -151,7 +151,7 @@ DESCRIPTION = EngineDescription(
         Parameter("wrong", "", "What goes wrong."),
         Parameter("variants", False, "Whether there are two."),
         Parameter("query_prompt", "auto", "Put before each query."),
-        Parameter("memory", "", "Relevant document by query that it was trained on, as JSON."),
+        Parameter("memory", "", "Relevant document of each query in the training data, as JSON."),
     ),
     create=lambda parameters, resources: ToyEngine(parameters),
     checkpoints=("static-embeddings",),

@@ -73,14 +73,14 @@ class DiskTooSmall(WorkEnded):
     def settle(self, job: Job) -> None:
         """Requeue the job after a delay, in which an operator or the sweep may free disk space."""
         needed, free = (f"{size / 2**30:,.1f} GiB" for size in (self.needed, self.free))
-        line = f"At least {needed} of disk space are needed for the {self.content}; {free} are free. {_WAITS_FOR_DISK}"
+        line = f"At least {needed} of disk space is needed for the {self.content}; {free} is free. {_WAITS_FOR_DISK}"
         is_new = _WAITS_FOR_DISK not in job.log
         if requeue(job, counts_attempt=False, delay=BACKOFF[-1], line=line if is_new else "") and is_new:
             logger.error("Job %s waits for disk space: %s", job.pk, self)
 
 
 def require_free_bytes(needed: int, folder: Path | None = None, content: str = "embeddings") -> None:
-    """Raise DiskTooSmall if `needed` bytes do not fit on the disk of the folder, by default that of embeddings."""
+    """Raise DiskTooSmall if `needed` bytes do not fit on the disk of `folder`, by default the folder of embeddings."""
     free = max(free_bytes(folder or embeddings_root()) - settings.DISK_RESERVE_BYTES, 0)
     if needed > free:
         raise DiskTooSmall(needed, free, content)

@@ -70,7 +70,7 @@ def run_image_job(work: ExecutionJob, lease: Lease, totals: Mapping[str, tuple[i
 def _unpacked_image(stored: Path) -> tuple[Path, ImageConfig]:
     """Return the root and configuration of a stored image on this host, unpacking it if necessary.
 
-    Raises DamagedInput if the archive has changed since it was accepted, and DiskTooSmall.
+    Raises DamagedInput if the archive has changed since it was accepted, or DiskTooSmall if the image would not fit.
     """
     description = CheckpointDescription.read(stored)
     folder = Path(settings.VAR) / "work" / f"image-{description.sha256}"

@@ -188,7 +188,7 @@ def reveal_job(job: Job, lease: Lease) -> None:
 
 
 def certainty_job(job: Job, lease: Lease) -> None:
-    """Compute intervals, tests, and ranks of the dataset's board and of its benchmarks, and store what is current."""
+    """Compute intervals, tests, and ranks of the dataset's board and benchmarks, and store those that are current."""
     begin(job, State.SCORING)
     finding = analyse_board(job.dataset, lease.report)
     benchmark_analyses = analyse_benchmarks(job.dataset)

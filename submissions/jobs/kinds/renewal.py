@@ -1,4 +1,4 @@
-"""Jobs that renew hidden batches of topics, and the repetition of stored models on each new batch."""
+"""Jobs that open batches of topics and repeat stored models on them."""
 
 from django.db import transaction
 from django.db.models import Q
@@ -19,14 +19,14 @@ _INPUTS = ("configuration", "run_ids", "parameters", "hub_name", "hub_commit", U
 
 
 def renew_job(job: Job, lease: Lease) -> None:
-    """Open the batch of topics in the payload. A source without further topics is switched off.
+    """Open the batch of topics in the payload, or disable a source without further topics.
 
     Raises LeaseLost, Cancelled, or InvalidContent.
     """
     begin(job, State.SCORING, "reading")
     source, number = TopicSource.objects.get(pk=job.payload["source"]), job.payload["number"]
     try:
-        line = f"Batch {number} was opened." if renew(source, number) else f"Batch {number} was open already."
+        line = f"Batch {number} was opened." if renew(source, number) else f"Batch {number} was already open."
     except SourceExhausted as error:
         TopicSource.objects.filter(pk=source.pk).update(enabled=False)
         line = str(error)
@@ -34,9 +34,9 @@ def renew_job(job: Job, lease: Lease) -> None:
 
 
 def repeat_on_new_batches() -> None:
-    """Create the jobs of all open requests to run the models of earlier batches on a new one.
+    """Create the jobs of all open requests to run the models of earlier batches on a new batch.
 
-    They belong to their original submissions and systems, and use no quota.
+    The jobs belong to the original submissions and systems, and use no quota.
     """
     for request in WorkRequest.objects.filter(taken_at=None, kind=WorkRequest.Kind.REPEAT):
         with transaction.atomic():
@@ -45,18 +45,18 @@ def repeat_on_new_batches() -> None:
 
 
 def _repeat_jobs(request: WorkRequest) -> None:
-    """Repeat each configuration of the site and each public model that succeeded on an earlier batch, once.
+    """Create one job for each site configuration and each public model that succeeded on an earlier batch.
 
     Models that search stored runs cannot be repeated, because these runs do not exist for new topics.
     """
-    is_public_model = Q(kind=Job.Kind.MODEL, submission__public=True, submission__withdrawn_at=None)
-    is_own = Q(kind__in=(Job.Kind.RETRIEVE, Job.Kind.SAMPLE_MODEL))
-    jobs = Job.objects.filter(is_public_model | is_own, state=State.DONE, dataset__in=request.payload["datasets"])
-    repeated = {_identity(job) for job in Job.objects.filter(dataset=request.dataset)}
+    model_jobs = Q(kind=Job.Kind.MODEL, submission__public=True, submission__withdrawn_at=None)
+    site_jobs = Q(kind__in=(Job.Kind.RETRIEVE, Job.Kind.SAMPLE_MODEL))
+    jobs = Job.objects.filter(model_jobs | site_jobs, state=State.DONE, dataset__in=request.payload["datasets"])
+    identities = {_identity(job) for job in Job.objects.filter(dataset=request.dataset)}
     for job in jobs.select_related("submission__team").order_by("-pk"):
-        if _identity(job) in repeated or job.payload.get("run_ids"):
+        if _identity(job) in identities or job.payload.get("run_ids"):
             continue
-        repeated.add(_identity(job))
+        identities.add(_identity(job))
         retrieval = RetrievalResult.from_payload(job.payload)
         queue = retrieval.queue if retrieval else job.queue  # a scorer may have finished the job
         Job.objects.create(

@@ -69,7 +69,7 @@ def test_relevant_documents_are_compared_with_thirds_of_the_collection() -> None
     ]  # fmt: skip
 
 
-def tags_of(tmp_path: Path, content: bytes) -> dict[str, list[str]]:
+def parse_tags(tmp_path: Path, content: bytes) -> dict[str, list[str]]:
     path = tmp_path / "tags.tsv"
     path.write_bytes(content)
     return read_tags(path)
@@ -78,9 +78,9 @@ def tags_of(tmp_path: Path, content: bytes) -> dict[str, list[str]]:
 def test_tags_with_a_header_and_several_tags_of_a_query(tmp_path: Path) -> None:
     content = b"\xef\xbb\xbfquery-id\ttag\r\nq1\thard\r\n\r\nq1\tnews\r\nq2\thard\r\n"
     expected = {"q1": ["hard", "news"], "q2": ["hard"]}
-    assert tags_of(tmp_path, content) == expected
-    assert tags_of(tmp_path, gzip.compress(content)) == expected
-    assert tags_of(tmp_path, b"q1\thard") == {"q1": ["hard"]}
+    assert parse_tags(tmp_path, content) == expected
+    assert parse_tags(tmp_path, gzip.compress(content)) == expected
+    assert parse_tags(tmp_path, b"q1\thard") == {"q1": ["hard"]}
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,6 @@ def test_tags_with_a_header_and_several_tags_of_a_query(tmp_path: Path) -> None:
 def test_a_file_of_tags_with_an_error_names_its_lines(
     content: bytes, code: str, lines: tuple[int, ...], tmp_path: Path
 ) -> None:
-    with pytest.raises(InvalidContent) as refused:
-        tags_of(tmp_path, content)
-    assert [(problem.code, problem.lines) for problem in refused.value.report.problems] == [(code, lines)]
+    with pytest.raises(InvalidContent) as error:
+        parse_tags(tmp_path, content)
+    assert [(problem.code, problem.lines) for problem in error.value.report.problems] == [(code, lines)]

@@ -86,8 +86,8 @@ def test_fewer_than_six_datasets_have_no_interval() -> None:
 @pytest.mark.long
 def test_intervals_of_simulated_benchmarks_contain_the_true_differences() -> None:
     coverage = measure_coverage(7, 200)
-    error = 0.02  # Standard error of 200 draws; docs/measurements/benchmark_certainty.md has 1,000.
-    assert LOW - error <= coverage.over_queries <= HIGH + error
-    assert LOW - error <= coverage.over_datasets <= HIGH + error
+    tolerance = 0.02  # For 200 draws; docs/measurements/benchmark_certainty.md has 1,000.
+    assert LOW - tolerance <= coverage.over_queries <= HIGH + tolerance
+    assert LOW - tolerance <= coverage.over_datasets <= HIGH + tolerance
     assert coverage.percentile < LOW
     assert min(coverage.ranges_over_queries, coverage.ranges_over_datasets) >= 0.95

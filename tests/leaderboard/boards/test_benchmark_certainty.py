@@ -56,7 +56,7 @@ def _row(board: Board, system: str) -> Row:
 
 @pytest.fixture(name="scored")
 def _scored() -> list[Dataset]:
-    """Three datasets of 20, 40, and 60 queries in a benchmark with four systems."""
+    """Return three datasets of 20, 40, and 60 queries in a benchmark with four systems."""
     datasets = [scored_dataset(measures=["nDCG@10"]) for _ in range(3)]
     _score_all(datasets)
     benchmark_of(*datasets)

@@ -1,4 +1,4 @@
-"""Boards over a kind of query: values, tests, the filter, exports, and what hidden judgments refuse."""
+"""Boards over a kind of query: values, tests, the filter, exports, and the refusal for hidden judgments."""
 
 from __future__ import annotations
 
@@ -71,21 +71,21 @@ def make_dataset(tmp_path: Path, **options: Any) -> Dataset:
     return dataset
 
 
-def board_of(dataset: Dataset, **state: Any) -> Board:
+def read_board(dataset: Dataset, **state: Any) -> Board:
     page = dataset_page(dataset.slug, BoardState(**state))
     assert page is not None
     return page.board
 
 
-def row_of(board: Board, system: str) -> Row:
+def get_row(board: Board, system: str) -> Row:
     return next(row for row in board.rows if row.entry.system == system)
 
 
 def test_a_board_over_short_queries_ranks_tests_and_names_them(tmp_path: Path, client: Client) -> None:
     dataset = make_dataset(tmp_path)
-    board = board_of(dataset, slice="length:short")
+    board = read_board(dataset, slice="length:short")
     assert [row.entry.system for row in board.rows] == ["Short", "BM25", "Long"]
-    best = row_of(board, "Short")
+    best = get_row(board, "Short")
     worst = 1 / np.log2(3)
     assert (best.rank, best.value("nDCG@10")) == (1, 1.0)
     assert best.value("delta") == pytest.approx(1 - worst)
@@ -93,8 +93,8 @@ def test_a_board_over_short_queries_ranks_tests_and_names_them(tmp_path: Path, c
     assert best.certainty.delta_interval == pytest.approx((1 - worst, 1 - worst), abs=1e-6)
     assert best.certainty.wins == SHORT
     assert best.differs
-    assert row_of(board, "Long").value("nDCG@10") == pytest.approx(worst)
-    assert row_of(board_of(dataset), "Long").value("nDCG@10") == pytest.approx((SHORT * worst + LONG) / 15)
+    assert get_row(board, "Long").value("nDCG@10") == pytest.approx(worst)
+    assert get_row(read_board(dataset), "Long").value("nDCG@10") == pytest.approx((SHORT * worst + LONG) / 15)
 
     page = client.get(f"/datasets/{dataset.slug}/?slice=length:short").content.decode()
     headline = re.sub(r"<[^>]*>", "", page.partition('<p class="headline">')[2].partition("</p>")[0])
@@ -104,7 +104,7 @@ def test_a_board_over_short_queries_ranks_tests_and_names_them(tmp_path: Path, c
 
 
 def test_slices_of_few_queries_have_values_but_no_tests(tmp_path: Path) -> None:
-    board = board_of(make_dataset(tmp_path), slice="length:long")
+    board = read_board(make_dataset(tmp_path), slice="length:long")
     assert [row.entry.system for row in board.rows] == ["Long", "BM25", "Short"]
     assert board.slice is not None
     assert board.slice.text == "3 long queries (of 15)"
@@ -117,9 +117,9 @@ def test_slices_of_few_queries_have_values_but_no_tests(tmp_path: Path) -> None:
 def test_reported_results_have_no_score_in_a_slice(tmp_path: Path) -> None:
     dataset = make_dataset(tmp_path)
     report(dataset, make_source("paper"), "Paper", ndcg=0.9)
-    assert row_of(board_of(dataset), "Paper").value("nDCG@10") == 0.9
-    board = board_of(dataset, slice="length:short")
-    row = row_of(board, "Paper")
+    assert get_row(read_board(dataset), "Paper").value("nDCG@10") == 0.9
+    board = read_board(dataset, slice="length:short")
+    row = get_row(board, "Paper")
     assert (row.value("nDCG@10"), row.rank) == (None, None)
     assert "without values by query" in board.notes[0]
 
@@ -138,8 +138,8 @@ def test_exports_and_the_api_have_the_slice(tmp_path: Path, client: Client) -> N
     rows = list(csv.DictReader(io.StringIO(response.content.decode().lstrip("\ufeff"))))
     assert [float(row["nDCG@10"]) for row in rows] == [row["values"]["nDCG@10"] for row in answer["rows"]]
     assert "tiny-length-short.csv" in response["Content-Disposition"]
-    past = client.get(answer["permalink"].removeprefix("http://testserver")).content.decode()
-    assert "12 short queries (of 15)" in past
+    past_page = client.get(answer["permalink"].removeprefix("http://testserver")).content.decode()
+    assert "12 short queries (of 15)" in past_page
 
 
 def test_an_unknown_slice_is_an_error_that_lists_the_choices(tmp_path: Path, client: Client) -> None:
@@ -154,18 +154,18 @@ def test_an_unknown_slice_is_an_error_that_lists_the_choices(tmp_path: Path, cli
 
 def test_relevant_documents_are_classes_once_the_collection_is_profiled(tmp_path: Path) -> None:
     dataset = make_dataset(tmp_path)
-    assert not any(each.name.startswith("documents") for each in board_of(dataset).slices.slices)
+    assert not any(each.name.startswith("documents") for each in read_board(dataset).slices.slices)
     work = tmp_path / "work"
     work.mkdir()
     findings = profile_collection(dataset, work)
     assert findings is not None
     store_collection_profile(findings)
-    counts = {each.name: each.size for each in board_of(dataset).slices.slices}
+    counts = {each.name: each.size for each in read_board(dataset).slices.slices}
     assert (counts["documents:short"], counts["documents:long"]) == (SHORT, LONG)
     Dataset.objects.update(documents_visibility=Visibility.CURATORS)
-    assert not any(each.name.startswith("documents") for each in board_of(dataset).slices.slices)
+    assert not any(each.name.startswith("documents") for each in read_board(dataset).slices.slices)
     Dataset.objects.update(queries_visibility=Visibility.CURATORS)
-    assert board_of(dataset).slices.slices == []
+    assert read_board(dataset).slices.slices == []
 
 
 @pytest.mark.parametrize("protection", ["standard", "competition"])
@@ -178,15 +178,15 @@ def test_hidden_judgments_have_no_slices_anywhere(
     Dataset.objects.update(hidden=True, protection=protection)
     assert read_slices(dataset.current_qrels_id, "") == ((), HIDDEN_REASON)
     with pytest.raises(UnknownChoice):
-        board_of(dataset, slice="length:short")
-    own = f"/datasets/{dataset.slug}/"
-    addresses = [own, f"/api/v1{own}board/", permalink, *(f"{own}board.{ending}" for ending in ("csv", "json", "md"))]
+        read_board(dataset, slice="length:short")
+    url = f"/datasets/{dataset.slug}/"
+    addresses = [url, f"/api/v1{url}board/", permalink, *(f"{url}board.{ending}" for ending in ("csv", "json", "md"))]
     for visitor in (client, admin_client):
         for address in addresses:
             response = visitor.get(f"{address}?slice=length:short")
             assert response.status_code == 400, address
             assert "would reveal judgments" in response.content.decode(), address
-        page = visitor.get(own).content.decode()
+        page = visitor.get(url).content.decode()
         assert HIDDEN_REASON in page
         assert 'name="slice"' not in page
 
@@ -196,18 +196,18 @@ def test_curators_tag_queries_and_permalinks_keep_the_tags_of_their_time(tmp_pat
     person, curator = make_a_curator(), Client()
     curator.force_login(person)
     actions = reverse("admin:leaderboard_dataset_changelist")
-    asked = {"action": "tag_queries", "_selected_action": [dataset.pk], "confirmed": "yes", "why": "for a test"}
+    fields = {"action": "tag_queries", "_selected_action": [dataset.pk], "confirmed": "yes", "why": "for a test"}
 
     def tag(text: str) -> Any:
         file = SimpleUploadedFile("tags.tsv", text.encode())
-        return curator.post(actions, {**asked, "tags": file} if text else asked, follow=True)
+        return curator.post(actions, {**fields, "tags": file} if text else fields, follow=True)
 
     def answer(path: str = f"/api/v1/datasets/{dataset.slug}/board/") -> Any:
         return client.get(path + "?slice=tag:hard").json()
 
-    refused = tag("s00\thard\nelsewhere\thard\n")
-    assert refused.status_code == 400
-    assert "1 query not in the dataset: elsewhere" in refused.content.decode()
+    rejection = tag("s00\thard\nelsewhere\thard\n")
+    assert rejection.status_code == 400
+    assert "1 query not in the dataset: elsewhere" in rejection.content.decode()
     page = tag("query-id\ttag\ns00\thard\ns01\thard\nt0\thard\nt0\tnews\n").content.decode()
     assert "Tiny: 3 queries have tags." in page
     assert AuditRecord.objects.get(action="tags").reason == "for a test"
@@ -232,9 +232,9 @@ def test_an_import_stores_the_tags_of_a_collection_and_names_their_errors(tmp_pa
     dataset = open_dataset(tmp_path, {"tags.tsv": "query-id\ttag\nq1\thard\nq3\ttrain\n"})
     assert [each.name for each in read_slices(dataset.current_qrels_id, dataset.tags_sha256).slices] == ["tag:hard"]
     assert open_dataset(tmp_path).tags_sha256 == dataset.tags_sha256, "an import without tags keeps them"
-    with pytest.raises(InvalidContent, match=r"tags.tsv: not two fields with a tab between them: 1 line") as refused:
+    with pytest.raises(InvalidContent, match=r"tags.tsv: not two fields with a tab between them: 1 line") as error:
         open_dataset(tmp_path, {"tags.tsv": "q1\thard\nq2 hard\n"})
-    assert refused.value.report.problems[0].lines == (2,)
+    assert error.value.report.problems[0].lines == (2,)
     with pytest.raises(InvalidContent, match=r"tags.tsv: 1 query not in the dataset: q9"):
         open_dataset(tmp_path, {"tags.tsv": "q9\thard\n"})
 
@@ -243,9 +243,9 @@ def test_tags_of_unknown_queries_and_too_many_tags_are_refused(tmp_path: Path) -
     dataset = make_dataset(tmp_path)
     tags = tmp_path / "tags.tsv"
     tags.write_text("".join(f"x{number}\ttag{number}\n" for number in range(31)))
-    with acting(None, "because"), pytest.raises(InvalidContent) as refused:
+    with acting(None, "because"), pytest.raises(InvalidContent) as error:
         set_tags(dataset, tags)
-    assert [problem.code for problem in refused.value.report.problems] == ["unknown_query", "too_many_tags"]
+    assert [problem.code for problem in error.value.report.problems] == ["unknown_query", "too_many_tags"]
     assert Dataset.objects.get().tags_sha256 == ""
 
 
@@ -278,13 +278,13 @@ def test_slices_of_a_real_collection_equal_pytrec_eval(shared_folder: Path, tmp_
         name: np.array([scores.get(query, {}).get("ndcg_cut_10", 0.0) for query in short])
         for name, scores in values.items()
     }
-    board = board_of(dataset, slice="length:short")
+    board = read_board(dataset, slice="length:short")
     assert board.slice is not None
     assert (board.slice.size, board.slice.total) == (len(short), 323) == (192, 323)
     for name, column in expected.items():
-        assert row_of(board, name).value("nDCG@10") == pytest.approx(column.mean(), abs=1e-9)
+        assert get_row(board, name).value("nDCG@10") == pytest.approx(column.mean(), abs=1e-9)
     paired = compare_paired(expected["RM3"], expected["BM25"])
-    certainty = row_of(board, "RM3").certainty
+    certainty = get_row(board, "RM3").certainty
     assert certainty is not None
     assert certainty.delta_interval == pytest.approx((paired.low, paired.high), abs=1e-6)
     assert certainty.p_baseline == pytest.approx(paired.p, rel=1e-3)

@@ -1,4 +1,4 @@
-"""A reader chooses a kind of query, in a real browser."""
+"""Choice of a kind of query in a real browser."""
 
 from __future__ import annotations
 

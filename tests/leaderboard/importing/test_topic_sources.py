@@ -41,7 +41,7 @@ def batch_files(batch: int, *, documents: str = "d", words: str = "word") -> dic
     }
 
 
-def packed(**batches: dict[str, str]) -> SimpleUploadedFile:
+def make_archive(**batches: dict[str, str]) -> SimpleUploadedFile:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         for name, files in batches.items():
@@ -51,7 +51,7 @@ def packed(**batches: dict[str, str]) -> SimpleUploadedFile:
 
 
 @pytest.fixture
-def first(tmp_path: Path) -> Dataset:
+def first_batch(tmp_path: Path) -> Dataset:
     files = batch_files(1)
     (tmp_path / "first" / "qrels").mkdir(parents=True)
     corpus = [{"_id": f"d{n}", "title": "", "text": f"word {n}"} for n in TOPICS]
@@ -61,7 +61,7 @@ def first(tmp_path: Path) -> Dataset:
     return import_dataset(tmp_path / "first", ImportOptions(slug="manual", name="Manual", hidden=False)).dataset
 
 
-def send(dataset: Dataset, archive: SimpleUploadedFile, *, read_qrels: bool = True) -> Any:
+def submit_source(dataset: Dataset, archive: SimpleUploadedFile, *, read_qrels: bool = True) -> Any:
     client, curator = Client(), make_user("Rita")
     make_curator(curator, read_qrels=read_qrels)
     client.force_login(User.objects.get(pk=curator.pk))
@@ -76,29 +76,29 @@ def make_source(dataset: Dataset, **fields: Any) -> TopicSource:
     return TopicSource.objects.create(**values)
 
 
-def test_all_problems_of_all_prepared_batches_are_shown_and_nothing_is_stored(first: Dataset) -> None:
+def test_all_problems_of_all_prepared_batches_are_shown_and_nothing_is_stored(first_batch: Dataset) -> None:
     repeated = batch_files(4) | {"queries.jsonl": batch_files(4, words="word")["queries.jsonl"].replace("4 3", "1 3")}
-    answer = send(first, packed(
+    response = submit_source(first_batch, make_archive(
         batch_2={"queries.jsonl": batch_files(2)["queries.jsonl"]},
         batch_3=batch_files(3, documents="x"),
         batch_4=repeated | {"queries.jsonl": repeated["queries.jsonl"].replace("word 4 5", "word 4 6")},
         batch_5=batch_files(5) | {"queries.jsonl": "{broken\n"},
     ))  # fmt: skip
-    text = answer.content.decode()
+    text = response.content.decode()
     for words in ("batch-2: qrels.tsv is missing", "batch-3: test qrels", "batch-4: ", "batch-5: "):
         assert words in text
     assert not TopicSource.objects.exists()
 
 
-def test_a_curator_who_may_not_read_hidden_judgments_adds_no_batches(first: Dataset) -> None:
-    answer = send(first, packed(batch_2=batch_files(2)), read_qrels=False)
-    assert "Ask a curator who may read hidden judgments" in answer.content.decode()
+def test_a_curator_who_may_not_read_hidden_judgments_adds_no_batches(first_batch: Dataset) -> None:
+    response = submit_source(first_batch, make_archive(batch_2=batch_files(2)), read_qrels=False)
+    assert "Ask a curator who may read hidden judgments" in response.content.decode()
     assert not TopicSource.objects.exists()
 
 
-def test_prepared_batches_are_opened_one_after_the_other_and_then_the_source_is_exhausted(first: Dataset) -> None:
-    answer = send(first, packed(batch_02=batch_files(2), batch_10=batch_files(3)))
-    assert answer.status_code == 302, re.findall(r"errorlist.*?</ul>", answer.content.decode(), re.S)
+def test_prepared_batches_are_opened_one_after_the_other_and_then_the_source_is_exhausted(first_batch: Dataset) -> None:
+    response = submit_source(first_batch, make_archive(batch_02=batch_files(2), batch_10=batch_files(3)))
+    assert response.status_code == 302, re.findall(r"errorlist.*?</ul>", response.content.decode(), re.S)
     source = TopicSource.objects.get()
     assert list(source.batches.values_list("number", flat=True)) == [1, 2, 3]
     sha256 = source.batches.get(number=3).queries_sha256
@@ -118,9 +118,9 @@ def test_prepared_batches_are_opened_one_after_the_other_and_then_the_source_is_
 
 
 def test_a_renewal_that_was_interrupted_continues_with_the_same_topics(
-    first: Dataset, monkeypatch: pytest.MonkeyPatch
+    first_batch: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send(first, packed(b2=batch_files(2), b3=batch_files(3)))
+    submit_source(first_batch, make_archive(b2=batch_files(2), b3=batch_files(3)))
     source = TopicSource.objects.get()
     renew(source, 2)
     for name in ("_set_twin", "request_work"):
@@ -137,8 +137,8 @@ def test_a_renewal_that_was_interrupted_continues_with_the_same_topics(
     assert TopicBatch.objects.get(number=2).revealed_at is not None
 
 
-def test_two_batches_stay_hidden_if_the_source_keeps_two(first: Dataset) -> None:
-    send(first, packed(b2=batch_files(2), b3=batch_files(3), b4=batch_files(4)))
+def test_two_batches_stay_hidden_if_the_source_keeps_two(first_batch: Dataset) -> None:
+    submit_source(first_batch, make_archive(b2=batch_files(2), b3=batch_files(3), b4=batch_files(4)))
     TopicSource.objects.update(hidden_batches=2)
     source = TopicSource.objects.get()
     hidden = []
@@ -148,9 +148,9 @@ def test_two_batches_stay_hidden_if_the_source_keeps_two(first: Dataset) -> None
     assert hidden == [1, 2, 2]
 
 
-def test_a_due_renewal_is_requested_once_and_scheduled_again(first: Dataset) -> None:
-    source = make_source(first, interval_days=7)
-    make_source(import_again(first), slug="off", enabled=False)
+def test_a_due_renewal_is_requested_once_and_scheduled_again(first_batch: Dataset) -> None:
+    source = make_source(first_batch, interval_days=7)
+    make_source(make_other_dataset(), slug="off", enabled=False)
     request_due_renewals(NOW - timedelta(seconds=1))
     assert not WorkRequest.objects.filter(kind=WorkRequest.Kind.RENEW).exists()
     for _ in range(2):
@@ -161,13 +161,13 @@ def test_a_due_renewal_is_requested_once_and_scheduled_again(first: Dataset) -> 
     assert source.next_at == NOW + timedelta(days=7)
 
 
-def import_again(first: Dataset) -> Dataset:
+def make_other_dataset() -> Dataset:
     return Dataset.objects.create(slug="other", name="Other")
 
 
-def test_the_command_requests_a_renewal_with_a_reason(first: Dataset) -> None:
+def test_the_command_requests_a_renewal_with_a_reason(first_batch: Dataset) -> None:
     curator = make_a_curator()
-    make_source(first)
+    make_source(first_batch)
     out = io.StringIO()
     call_command("renew_topics", "manual", by=curator.email, why="leaked", stdout=out)
     assert "Batch 2 of Manual will be opened by a worker." in out.getvalue()

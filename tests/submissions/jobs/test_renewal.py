@@ -36,7 +36,7 @@ WORDS = [f"{start}{end}" for start in ("lo", "ba", "ti", "mu", "re", "so", "pa")
 
 
 def make_library(size: int = 5 * TOPICS) -> list[Function]:
-    """Functions with docstrings. The code of every second one contains three words of its docstring."""
+    """Return functions with docstrings. The code of every second one contains three words of its docstring."""
     random, functions = Random(1), []
     for number in range(size):
         words = random.sample(WORDS, 5)
@@ -47,7 +47,7 @@ def make_library(size: int = 5 * TOPICS) -> list[Function]:
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> list[Function]:
-    """A library that replaces the installed packages."""
+    """Replace the installed packages with a generated library."""
     functions = make_library()
     for module in ("batches", "renewal"):
         monkeypatch.setattr(f"leaderboard.importing.topics.{module}.read_library", lambda generator: functions)
@@ -64,7 +64,7 @@ def make_source(**fields: Any) -> TopicSource:
 
 
 def dispatch_and_work() -> None:
-    """Do what the dispatcher and the workers do until nothing waits."""
+    """Run the tasks of the dispatcher and the workers until all jobs are done."""
     for _ in range(4):
         repeat_on_new_batches()
         request_missing_certainty()
@@ -81,8 +81,8 @@ def renew_at(moment: Any) -> None:
     dispatch_and_work()
 
 
-def judged(dataset: Dataset) -> dict[str, str]:
-    """The relevant document of each topic, by the topic's text."""
+def relevant_documents(dataset: Dataset) -> dict[str, str]:
+    """Return the relevant document of each topic, keyed by the topic's text."""
     dataset.refresh_from_db()
     assert dataset.current_version is not None
     assert dataset.current_qrels is not None
@@ -106,7 +106,7 @@ def test_two_renewals_reveal_batches_and_show_which_model_was_trained_on_one(
     renew_at(source.next_at)
     first = source.batches.get(number=1).dataset
     assert first is not None
-    submit_model(first, "Trained", judged(first))
+    submit_model(first, "Trained", relevant_documents(first))
     submit_model(first, "Control", {})
     dispatch_and_work()
     for _ in range(2):
@@ -123,7 +123,7 @@ def test_two_renewals_reveal_batches_and_show_which_model_was_trained_on_one(
         assert sorted(systems) == ["BM25", "Control", "Trained"]
     assert Submission.objects.count() == 2
     assert QuotaUse.objects.count() == 0
-    texts = [text for dataset in datasets for text in judged(dataset)]
+    texts = [text for dataset in datasets for text in relevant_documents(dataset)]
     assert len(set(texts)) == len(texts) == 4 * TOPICS
     # Anyone can recompute the revealed batches, but not the hidden one.
     addresses = [f"/datasets/{dataset.slug}/files/qrels.test.tsv.gz" for dataset in datasets]

@@ -59,8 +59,8 @@ def test_operators_see_that_nothing_is_scored_before_anything_waits(staff: Clien
     assert missing not in staff.get(ADDRESS).content.decode()
 
 
-def first_page(staff: Client) -> list[str]:
-    """The faults of the site on the index of the admin."""
+def list_faults(staff: Client) -> list[str]:
+    """Return the faults of the site on the index of the admin."""
     page = " ".join(staff.get("/admin/").content.decode().split())
     return re.findall(rf'<a href="{ADDRESS}"><strong>!</strong> ([^<]+)</a>', page)
 
@@ -68,7 +68,7 @@ def first_page(staff: Client) -> list[str]:
 def test_the_index_begins_with_faults_and_remedies(staff: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overview, "broker_answers", lambda: False)
     monkeypatch.setattr(overview, "disk_state", lambda: "full")
-    assert first_page(staff) == [
+    assert list_faults(staff) == [
         "The disk is full, so uploads are refused. Free space under RUNBOARD_VAR.",
         "The message broker does not answer, so jobs start late. Start Valkey or Redis.",
         "No score worker is alive: runs are accepted but must wait. Start the scorer.",
@@ -78,20 +78,21 @@ def test_the_index_begins_with_faults_and_remedies(staff: Client, monkeypatch: p
     monkeypatch.undo()
     monkeypatch.setattr(overview, "broker_answers", lambda: True)
     announce("host:10", "score", "cpu", "dispatch")
-    assert first_page(staff) == []
+    assert list_faults(staff) == []
 
 
 def test_the_index_reports_jobs_that_no_worker_starts(staff: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overview, "broker_answers", lambda: True)
     announce("host:10", "score", "cpu", "dispatch")
     jobs = [make_job(make_dataset(), queue=Job.Queue.CPU) for _ in range(2)]
-    assert first_page(staff) == []
+    assert list_faults(staff) == []
     Job.objects.filter(pk=jobs[0].pk).update(created_at=timezone.now() - timedelta(minutes=32, seconds=9))
-    assert first_page(staff) == ["2 jobs wait in cpu for 32 minutes, but no worker starts them. See the workers’ logs."]
+    (fault,) = list_faults(staff)
+    assert fault == "2 jobs wait in cpu (longest wait: 32 minutes), but no worker starts them. See the workers’ logs."
     Job.objects.filter(pk=jobs[1].pk).update(
         worker="host:10:11", state=State.RETRIEVING, lease_expires_at=timezone.now() + timedelta(seconds=50)
     )
-    assert first_page(staff) == []
+    assert list_faults(staff) == []
 
 
 def test_operators_see_that_images_can_exceed_their_memory(staff: Client, settings: Any) -> None:
