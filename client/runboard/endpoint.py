@@ -27,7 +27,7 @@ from runboard.vectors import EncodedTexts, Vectors
 
 #: Maximum number of concurrent requests.
 MAX_JOBS = 64
-#: Maximum seconds of a request with its response, and between checks whether it was interrupted.
+#: Maximum seconds for a request and its response, and seconds between checks for an interrupt.
 MAX_SECONDS, _PAUSE = 300.0, 0.2
 _TIMEOUT = (10.0, MAX_SECONDS)
 #: Maximum number of bytes of a response per text (a vector of some 40,000 dimensions), and of an error response.
@@ -130,8 +130,8 @@ class Endpoint:
     def _post(self, body: dict[str, Any], limit: int) -> tuple[requests.Response, bytes]:
         """Return a response and the beginning of its body. Raises RequestException, also after the time limit.
 
-        A timeout of requests limits each read, but not a response that arrives byte by byte. Therefore, another thread
-        sends the request, and is abandoned after the time limit.
+        The timeout of `requests` limits each read, but not a response that arrives byte by byte. Therefore, another
+        thread sends the request and is abandoned after the time limit.
         """
         result: Future[tuple[requests.Response, bytes]] = Future()
 

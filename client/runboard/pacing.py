@@ -17,7 +17,7 @@ class Pacing:
     def __init__(self) -> None:
         self._lock, self._stopped = threading.Lock(), threading.Event()
         self.waits, self._failures, self._failed_at, self._resume_at = WAITS, 0, 0.0, 0.0
-        #: Time at which requests in flight are abandoned.
+        #: Monotonic time in seconds at which requests in flight are abandoned.
         self.ends_at = math.inf
 
     def wait(self) -> bool:

@@ -26,8 +26,8 @@ _MAX_SCORE_DIFFERENCE = 1e-9
 _MAX_DEPTH = 100_000
 #: Digest of a container image.
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-#: Commands that load an archive into Docker with the digest of its configuration as its id.
-_LOADING = (
+#: Advice on loading an archive into Docker, so that its id is the digest of its configuration.
+_LOAD_HINT = (
     "Load the team's archive with `docker load --input ARCHIVE` or, if it is in OCI layout, with "
     "`skopeo copy oci-archive:ARCHIVE docker-daemon:runboard:latest`. "
 )
@@ -131,12 +131,12 @@ def reproduce(
 def _image_command(recipe: Recipe, files: Mapping[str, Path], folder: Path) -> str:
     """Write the input of the recipe's container image to `folder`, and return the commands that load and run the image.
 
-    An uploaded image is named by the digest of its configuration, which is its id in Docker's image store.
+    The name of an uploaded image is the digest of its configuration, which is its id in Docker's image store.
     """
     from runboard_eval.images import tira
 
     model, words = recipe["checkpoint"], ["docker", "run", "--rm", "--read-only", "--tmpfs", "/tmp"]  # noqa: S108
-    image, load = "sha256:{}".format(model.get("sha256", "")), _LOADING
+    image, load = "sha256:{}".format(model.get("sha256", "")), _LOAD_HINT
     if name := model.get("hub_name", ""):
         image, load = f"{name}@{model['image']}", ""
     command = str(recipe["parameters"].get("command", ""))
@@ -148,7 +148,7 @@ def _image_command(recipe: Recipe, files: Mapping[str, Path], folder: Path) -> s
         return f"{load}Serve its container image with `{shlex.join(words)}`, and retrieve with `{address}`."
     if not folder.exists():
         (folder / "output").mkdir(parents=True)
-        (folder / "output").chmod(0o777)  # The image may have another user.
+        (folder / "output").chmod(0o777)  # The image may run as another user.
         tira.write_inputs(files["corpus"], files["queries"], None, folder, lambda share: None)
     for name, target, mode in (("input", tira.INPUT, ":ro"), ("beir", tira.BEIR, ":ro"), ("output", tira.OUTPUT, "")):
         words += ["--volume", f"{(folder / name).absolute()}:{target}{mode}"]

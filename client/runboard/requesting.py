@@ -23,7 +23,7 @@ from runboard.vectors import EncodedTexts, Group, Vectors, VectorStore
 
 #: Average number of UTF-8 bytes per token, used only for estimates.
 _BYTES_PER_TOKEN = 4
-#: Time in seconds that requests in flight have after an interrupt.
+#: Maximum seconds that requests in flight may take after an interrupt.
 INTERRUPT_SECONDS = 5.0
 
 
@@ -63,8 +63,8 @@ class Requester:
         """Request and store the results that are not stored yet.
 
         After an error, requests in flight are completed and stored before it is raised, because they incur a cost.
-        After an interrupt, they have INTERRUPT_SECONDS, and a second interrupt ends them. Raises Refused, also if the
-        dimension differs from that of stored vectors, and SiteUnavailable.
+        After an interrupt, they may take INTERRUPT_SECONDS, and a second interrupt abandons them. Raises Refused, also
+        if the dimension differs from that of stored vectors, and SiteUnavailable.
         """
         running: dict[Future[EncodedTexts], Group] = {}
         with ThreadPoolExecutor(self._jobs) as pool:

@@ -37,7 +37,7 @@ class Template:
 
     They contain the placeholders {query}, {document}, {bos} for the token that begins a text, and {instruction} in the
     format of `instruction_format`; `instruction` is its default. The score is the logit of `positive` as the next
-    token, minus that of `negative` if there is one. `source` is the model card or the code of the model's authors.
+    token, minus that of `negative` if there is one. `source` is the URL of the model card or the authors' code.
     """
 
     source: str

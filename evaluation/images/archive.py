@@ -241,13 +241,13 @@ class ImageArchive:
 
     def _read_config(self, values: Mapping[str, Any]) -> None:
         """Read the command, environment, user, and labels, and report a problem for each invalid value."""
-        stated = {name.upper(): values[name] for name in ("Entrypoint", "Cmd") if values.get(name)}
-        command = [word for words in stated.values() for word in _list(words)]
-        for name, words in stated.items():
+        word_lists = {name.upper(): values[name] for name in ("Entrypoint", "Cmd") if values.get(name)}
+        command = [word for words in word_lists.values() for word in _list(words)]
+        for name, words in word_lists.items():
             if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
                 message = f'{name} in the configuration is not a JSON list of strings, such as ["python", "run.py"]'
                 self.findings.add(IMAGE_COMMAND, message)
-        if not stated:
+        if not word_lists:
             self.findings.add(IMAGE_COMMAND, "the image has neither ENTRYPOINT nor CMD")
         pairs = [str(entry).partition("=") for entry in _list(values.get("Env"))]
         environment = {name: text for name, _, text in pairs if _NAME.fullmatch(name)}

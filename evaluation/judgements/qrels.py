@@ -52,7 +52,7 @@ _TAG_PROBLEMS = {
         "not two fields with a tab between them: {lines}",
         "Write `query<TAB>tag`, usually under the header `query-id<TAB>tag`, and one line for each tag of a query.",
     ),
-    "tag": ("a tag that cannot be in an address: {lines}", "Use 1 to 40 letters, digits, or . _ + - in tags."),
+    "tag": ("a tag that cannot be in an address: {lines}", "Use 1 to 40 ASCII letters, digits, or . _ + - in tags."),
     "duplicate": ("a query with the same tag twice: {lines}", "List each pair once."),
     "empty": ("the file has no tags", "Check that you chose the right file."),
 }
@@ -207,7 +207,7 @@ def read_excluded(path: Path) -> Qrels:
 
 
 def read_tags(path: Path) -> dict[str, list[str]]:
-    """Return the tags of each query, in the order of the file: `tags.tsv`, which may be compressed.
+    """Return the tags of each query, in the order of the file, `tags.tsv`, which may be compressed.
 
     Raises InvalidContent with every class of problem in the file and its first lines.
     """
@@ -217,11 +217,11 @@ def read_tags(path: Path) -> dict[str, list[str]]:
 
 
 def _read_pairs(
-    path: Path, columns: Sequence[str], problems: LineProblems, second: re.Pattern[bytes] | None = None
+    path: Path, columns: Sequence[str], problems: LineProblems, pattern: re.Pattern[bytes] | None = None
 ) -> dict[bytes, dict[bytes, int]]:
-    """Read lines of two fields as `{query id: {second field: 0}}`, below a header with `columns` or none.
+    """Read lines of two fields, with or without a header of `columns`, as `{query id: {second field: 0}}`.
 
-    Second fields must match the pattern `second`.
+    Second fields must match `pattern`.
     """
     pairs: dict[bytes, dict[bytes, int]] = {}
     for number, line in enumerate(open_lines(path), start=1):
@@ -235,7 +235,7 @@ def _read_pairs(
             problems.note("fields", number)
         elif all(map(is_id, fields)) and pair.decode(errors="ignore").encode() != pair:
             problems.note("encoding", number)
-        elif second is not None and not second.fullmatch(fields[1]):
+        elif pattern is not None and not pattern.fullmatch(fields[1]):
             problems.note("tag", number)
         elif code := _add_judgement(pairs, fields[0], fields[1], 0):
             problems.note(code, number)

@@ -1,7 +1,7 @@
 """Classes of queries, for which boards show separate scores.
 
-All functions are pure: texts or lengths in, the name of a class out. Words are those of BM25 (`evaluation.text.words`),
-so that an ideograph counts as a word. docs/read-a-board.md describes the classes for readers.
+All functions are pure and map texts or lengths to the name of a class. Words are those of BM25
+(`evaluation.text.words`), so an ideograph counts as a word. docs/read-a-board.md describes the classes for readers.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from evaluation.text.words import words
 
 #: Maximum number of words of short and of medium queries.
 SHORT, MEDIUM = 3, 8
-#: Maximum number of words of a query that counts as keywords if it is no question.
+#: Maximum number of words of a query that counts as keywords if it is not a question.
 KEYWORDS = 5
 _QUESTION_MARKS = ("?", "？", "؟", "፧")
-#: First words of questions by language. Other languages have questions with a question mark only.
+#: First words of questions by language. In other languages, only a question mark identifies a question.
 _QUESTION_WORDS = {
     "de": "wer was wann wo wohin woher warum weshalb wieso wie welche welcher welches wem wen ist sind kann gibt",
     "en": "who whom whose what when where why which how is are was were do does did can could should will has have",
@@ -26,7 +26,7 @@ _QUESTION_WORDS = {
     "it": "chi cosa quando dove perché quale quali come quanto quanti",
     "pt": "quem quando onde qual quais como quanto quantos",
 }
-#: Scripts that Unicode names differently from their users. Japanese mixes its own letters with Han characters.
+#: Unicode's names of scripts that differ from common names. Japanese mixes kana with Han characters.
 _KANA = ("hiragana", "katakana")
 _SCRIPTS = {"cjk": "han"}
 

@@ -5,9 +5,9 @@ all queries so that their mean is the mean of the datasets' means. The tests of 
 the sign of each query's difference is random whatever its weight, and `comparison.intervals` resamples within each
 dataset (Efron & Tibshirani, An Introduction to the Bootstrap, 1993, section 8.3).
 
-*Over datasets:* would it hold on other datasets like these? Only the datasets' means are needed, as publications
-report them. The tests of `randomisation` use one sign per dataset, and `subset_intervals` contains the differences that
-they do not reject. The percentile bootstrap covers too few of them with so small samples: see
+*Over datasets:* would it hold on other datasets like these? Only the datasets' means are needed, which publications
+report. The tests of `randomisation` use one sign per dataset, and `subset_intervals` returns the range of differences
+that they do not reject. The coverage of the percentile bootstrap is too low for such small samples: see
 docs/measurements/benchmark_certainty.md.
 """
 
@@ -47,8 +47,8 @@ def subset_intervals(
 
     If a distribution is symmetric, its center is equally likely to be between any two neighboring means of all nonempty
     subsets of a sample (Hartigan, Using subsample values as typical values, JASA 64(328), 1969, theorem 1). The
-    interval excludes 0 if and only if the test over all sign patterns rejects it, because a pattern of signs is a
-    subset. If there are more than `subsets` of them, random ones are used.
+    interval excludes 0 if and only if the test over all sign patterns rejects it, because each sign pattern
+    corresponds to a subset. If there are more than `subsets` subsets, random ones are used.
 
     Args:
         values: Values of shape (datasets, systems).
@@ -62,8 +62,8 @@ def subset_intervals(
     Raises:
         ValueError: There are too few datasets for the level.
     """
-    by_dataset = np.asarray(values, dtype=np.float64)
-    datasets = len(by_dataset)
+    dataset_means = np.asarray(values, dtype=np.float64)
+    datasets = len(dataset_means)
     if 2**datasets <= subsets:
         members = (np.arange(1, 2**datasets)[:, None] >> np.arange(datasets)) & 1
     else:
@@ -72,6 +72,6 @@ def subset_intervals(
     rank = floor((1 - level) / 2 * (len(members) + 1) + 1e-9)
     if not rank:
         raise ValueError(f"an interval at the level {level} needs more than {datasets} datasets")
-    means = members @ by_dataset / members.sum(axis=1, keepdims=True)
+    means = members @ dataset_means / members.sum(axis=1, keepdims=True)
     means.partition((rank - 1, len(means) - rank), axis=0)
     return means[rank - 1], means[len(means) - rank]

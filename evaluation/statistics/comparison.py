@@ -50,7 +50,7 @@ def intervals(
         resamples: Number of resamples.
         level: Confidence level.
         seed: Seed of the random generator.
-        strata: Numbers of queries of consecutive strata, each of which is resampled separately; one stratum if empty.
+        strata: Numbers of queries of consecutive strata, each resampled separately; if empty, there is one stratum.
 
     Returns:
         Lower and upper bounds, each of shape (systems,).

@@ -73,19 +73,19 @@ class CurationAdmin(SimpleHistoryAdmin):
     #: Phrases for one and for several pending rows, and the query string of the list that shows them.
     pending: ClassVar[tuple[str, str, str] | None] = None
 
-    #: Pages that start a task: label, URL name, and permissions. Lists and the index link them.
+    #: Pages that start a task: label, URL name, and permissions. Lists and the index link to them.
     starts: ClassVar[tuple[tuple[str, str, tuple[str, ...]], ...]] = ()
 
     def start_links(self, request: HttpRequest) -> list[tuple[str, str]]:
-        """Return label and URL of the pages that start a task, and of the form for a new row, if the user may."""
-        links = [(words, reverse(name)) for words, name, rights in self.starts if request.user.has_perms(rights)]
+        """Return label and URL of the pages that start a task and of the form for a new row, as far as permitted."""
+        links = [(label, reverse(name)) for label, name, rights in self.starts if request.user.has_perms(rights)]
         if self.has_add_permission(request):
             url = reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_add")
             links.append((gettext("Add %s") % self.opts.verbose_name, url))
         return links
 
     def alerts(self) -> Iterable[str]:
-        """Return sentences on faults of the site, which the index shows first and which this list explains."""
+        """Return sentences about faults of the site. The index shows them first, and this list explains them."""
         return ()
 
     def pending_rows(self) -> QuerySet[Any]:

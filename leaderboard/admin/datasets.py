@@ -102,8 +102,8 @@ class TagsForm(ReasonForm):
     tags = TextFileField(
         label="Tags of queries",
         max_bytes=MAX_TAGS_BYTES,
-        help_text="tags.tsv: a query id, a tab, and a tag on each line, for example q12 and hard. Without a file, all "
-        "tags are removed.",
+        help_text="tags.tsv: a query id, a tab, and a tag on each line, for example q12 and hard. Leave this "
+        "empty to remove all tags.",
     )
 
 
@@ -140,13 +140,13 @@ def _reveal(dataset: Dataset, values: Mapping[str, Any]) -> str:
 
 
 def _tag(dataset: Dataset, values: Mapping[str, Any]) -> str:
-    """Replace the tags of the dataset's queries by those of the form's file, and return a message."""
+    """Replace the tags of the dataset's queries with those in the form's file, and return a message."""
     if dataset.hidden:
         raise ActionRefused(f"{dataset}: {HIDDEN_REASON}")
-    given = values["tags"]
+    tags = values["tags"]
     with work_folder("tags") as work:
         path = work / "tags.tsv"
-        path.write_text(given.read_text("utf-8-sig") if isinstance(given, Path) else given or "", "utf-8")
+        path.write_text(tags.read_text("utf-8-sig") if isinstance(tags, Path) else tags or "", "utf-8")
         count = set_tags(dataset, path if path.stat().st_size else None)
     return f"{dataset}: {format_count(count, 'query has', 'queries have')} tags."
 
@@ -306,7 +306,7 @@ class DatasetAdmin(TableImportExportAdmin):
         "Tag queries…", "leaderboard.change_dataset", _tag, form=TagsForm, title="Tag queries", button="Save tags",
         refusals=(OSError,),
         explanation="Boards with open judgments show scores for the queries of each tag. The file replaces all tags.",
-        help="Replace the tags of a dataset's queries, by which its board shows scores.",
+        help="Replace the tags of a dataset's queries. The board shows scores for each tag.",
     )  # fmt: skip
     reveal = Operation(
         "Reveal the private part of a competition…", REVEAL, _reveal, listed=True, form=RevealForm,

@@ -156,14 +156,14 @@ class EntryAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("runs"))
     def runs(self, entry: Entry) -> str:
-        """Return in words whether the scores are those of one run or means over a seed set, if that is known."""
-        single = _("as reported") if entry.provenance == Entry.Provenance.REPORTED else _("single run")
-        return str(_("mean of %s runs with different seeds") % entry.seed_count if entry.seed_count else single)
+        """Return `single run`, `mean of 5 runs with different seeds`, or `as reported`."""
+        default = _("as reported") if entry.provenance == Entry.Provenance.REPORTED else _("single run")
+        return str(_("mean of %s runs with different seeds") % entry.seed_count if entry.seed_count else default)
 
     def tools(self, request: HttpRequest, obj: Entry) -> list[tuple[str, str]]:
         """Return links to the pages that show the result."""
         pages = (_("Open the board"), obj.dataset), (_("Open the system’s page"), obj.system)
-        return [(str(words), page.get_absolute_url()) for words, page in pages]
+        return [(str(label), page.get_absolute_url()) for label, page in pages]
 
     def acts(self, obj: Entry) -> Iterable[str]:
         """Return the actions for the entry.

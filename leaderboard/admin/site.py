@@ -32,7 +32,7 @@ TASKS = {
     "Accounts": ("user", "team", "group", "agreement", "acceptance", "emailaddress"),
     "Operation": ("worker", "switch", "hardwareclass", "price"),
 }  # fmt: skip
-#: Lists that the index shows in one line: the site or other tasks write their rows.
+#: Lists that the index shows in one line, because the site or other tasks write their rows.
 RECORDS = frozenset({
     "datasetversion", "qrels", "source", "measurement", "quotause", "acceptance", "emailaddress", "auditrecord",
     "notice", "webhook", "delivery",
@@ -90,7 +90,7 @@ def task_groups(request: HttpRequest, app_label: str | None = None) -> list[dict
     positions = {name: (task, number) for task, names in TASKS.items() for number, name in enumerate(names)}
     groups: dict[str, list[Any]] = {task: [] for task in TASKS}
     for entry in (entry for group in lists for entry in group["models"]):
-        entry["add_url"] = None  # Lists and the index link the pages that start a task.
+        entry["add_url"] = None  # Lists and the index link to the pages that start a task.
         groups[positions.get(entry["model"]._meta.model_name, (last_task, 99))[0]].append(entry)
     return [
         {

@@ -18,13 +18,13 @@ from leaderboard.models import TopicSource
 
 
 class TopicSourceForm(CurationForm):
-    """Form of a source, with prepared batches as a zip, of which all problems are shown at once."""
+    """Form of a source and a zip of prepared batches, whose problems are all shown at once."""
 
     prepared = forms.FileField(
         label="Prepared batches",
         required=False,
-        help_text="Zip with one folder per batch, such as batch-01 and batch-02, each with queries.jsonl and "
-        "qrels.tsv. They are opened in the order of their names, after earlier ones.",
+        help_text="Zip file with one folder per batch, such as batch-01 and batch-02, each with queries.jsonl "
+        "and qrels.tsv. Batches are opened in the order of their names, after all earlier ones.",
     )
 
     class Meta:
@@ -39,11 +39,11 @@ class TopicSourceForm(CurationForm):
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         dataset, archive = cleaned.get("dataset"), cleaned.get("prepared")
         if dataset is None and cleaned.get("generator") == TopicSource.Generator.FILES:
-            self.add_error("dataset", "Choose the open dataset whose corpus the prepared topics search.")
+            self.add_error("dataset", "Choose the open dataset with the corpus of the prepared topics.")
         elif dataset and (dataset.hidden or not (dataset.current_version and dataset.current_version.corpus_sha256)):
             self.add_error("dataset", "Choose a dataset with documents and open judgments.")
         elif archive and not may_read_judgements(self.request.user):
-            self.add_error("prepared", "Ask a curator who may read hidden judgments, because the topics are compared.")
+            self.add_error("prepared", "Topics are compared with hidden ones. Ask a curator who may read these.")
         elif archive and dataset:
             try:
                 check_prepared(uploaded_path(archive), self.instance, dataset.current_version)
@@ -78,7 +78,7 @@ class TopicSourceAdmin(CurationAdmin):
 
     renew_now = Operation(
         "Renew now", "leaderboard.change_topicsource",
-        lambda row, values: f"Batch {request_renewal(row)} of {row} will be opened by a worker.", title="Renew now",
+        lambda row, values: f"A worker will open batch {request_renewal(row)} of {row}.", title="Renew now",
         explanation="A worker opens the next batch and reveals the oldest hidden one. You cannot undo this. The "
         "schedule does not change.",
         button="Renew", danger=True, help="Open the next batch of a source, and reveal the oldest hidden one.",

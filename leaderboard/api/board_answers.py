@@ -187,7 +187,7 @@ class SliceSerializer(Answer):
 
     name = text_field("Value for the parameter `slice`.")
     label = text_field()
-    queries = integer_field("Number of its queries.")
+    queries = integer_field("Number of queries in the slice.")
     judged_queries = integer_field("Number of all judged queries.")
 
 
@@ -196,7 +196,7 @@ class BoardSerializer(Answer):
 
     title = text_field()
     measure = text_field("Selected measure.")
-    slice = SliceSerializer(allow_null=True, help_text="Queries that all scores are over; null for all queries.")
+    slice = SliceSerializer(allow_null=True, help_text="Slice that all scores are over; null for all queries.")
     slice_choices = SliceSerializer(many=True, help_text="Slices of a dataset with open judgments.")
     view = text_field()
     sort = text_field("Key of the column that decides the order.")

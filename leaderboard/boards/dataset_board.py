@@ -168,13 +168,13 @@ def slice_notes(queries: QuerySlice, *, is_tested: bool) -> list[str]:
     """Return the notes on a board over a slice; `is_tested` tells whether it has intervals and tests."""
     notes = [
         f"Scores, differences, intervals, tests, and ranks are over {queries.text}: {queries.definition}. Results "
-        "without values by query, which are reported or scored on earlier judgments, have no score here. Costs are of "
-        "all queries."
+        "without values by query, which are reported or scored on earlier judgments, have no score here. Costs "
+        "are those of all queries."
     ]
     if not queries.is_tested:
-        notes.append(f"Slices of fewer than {MIN_TESTED} queries have no intervals and tests.")
+        notes.append(f"Slices of fewer than {MIN_TESTED} queries have no intervals or tests.")
     elif not is_tested:
-        notes.append("This slice has no intervals and tests, because the board has too many systems and queries.")
+        notes.append("This slice has no intervals or tests, because the board has too many systems and queries.")
     return notes
 
 
@@ -325,8 +325,8 @@ def _board_measures(facts: DatasetFacts, scores: Iterable[Iterable[str]]) -> lis
 def select_measures(facts: DatasetFacts, entries: Sequence[EntryRow], state: BoardState) -> tuple[Sequence[str], str]:
     """Return the board's measures, and the one in focus.
 
-    This is the measure that a view names, else the measure that it sorts by, else the first one. Raises UnknownChoice
-    if the view names another measure.
+    The latter is the measure that the view names, else the measure that it sorts by, else the first one. Raises
+    UnknownChoice if the view names another measure.
     """
     measures = _board_measures(facts, [entry.scores for entry in entries if entry.visibility != QUARANTINED])
     if state.measure:

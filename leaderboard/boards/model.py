@@ -212,7 +212,7 @@ class Row:
 
     @property
     def first_entry(self) -> int:
-        """Id of its first result, which identifies the row in test results; 0 without results."""
+        """Id of the row's first result, which identifies the row in test results; 0 without results."""
         return next(filter(None, self.entries), 0)
 
     @property
@@ -345,7 +345,7 @@ class Board:
     pending_columns: frozenset[str] = frozenset()
     #: Statements about rows, by the id of their first entry.
     statements: BoardStatements = field(default_factory=BoardStatements)
-    #: Slices of the judged queries to choose from, the chosen one, and the reason why there are none.
+    #: Slices of the judged queries, or the reason why there are none, and the selected slice.
     slices: DatasetSlices = field(default_factory=DatasetSlices)
     slice: QuerySlice | None = None
     #: Result of `filtering.count_rows` for all rows.

@@ -241,7 +241,7 @@ def benchmark_page(
     match = _present_benchmark(slug) if at is None else _past_benchmark(slug, at)
     if match is None:
         return None
-    DatasetSlices().choose(state.slice)
+    DatasetSlices().choose(state.slice)  # Raises UnknownChoice for any slice, because benchmarks have none.
     benchmark, members = match
     facts = _benchmark_facts(benchmark, members)
     rows, ids = read_rows(members), [member.dataset_id for member in members]
@@ -280,10 +280,10 @@ def _benchmark_facts(benchmark: Mapping[str, Any], members: Sequence[Member]) ->
 
 
 def analyse_benchmarks(dataset: Dataset) -> dict[str, Analysis]:
-    """Compute the missing tests over the benchmarks that count a dataset, or the dataset that it is part of, by key."""
-    counting = BenchmarkMember.objects.filter(dataset__in=[dataset.pk, dataset.part_of_id or dataset.pk], counted=True)
+    """Compute the missing tests of benchmarks that count a dataset or the dataset that it is part of, by key."""
+    members = BenchmarkMember.objects.filter(dataset__in=[dataset.pk, dataset.part_of_id or dataset.pk], counted=True)
     analyses = {}
-    for slug in counting.values_list("benchmark__slug", flat=True).distinct().order_by("benchmark__slug"):
+    for slug in members.values_list("benchmark__slug", flat=True).distinct().order_by("benchmark__slug"):
         match = _present_benchmark(slug)
         if match is not None:
             facts, rows = _benchmark_facts(*match), read_rows(match[1])

@@ -23,7 +23,7 @@ def slice_board(
     """Return the entries and statements of a board whose scores are over a slice of the queries.
 
     Entries without values by query, which are reported or scored on other judgments, have no scores. Slices of few
-    queries and of large boards have no intervals and tests.
+    queries and of large boards have no intervals or tests.
     """
     facts, public_entries = member.facts, [entry for entry in entries if entry.is_public]
     groups = [(entry.comparison_group, entry.is_baseline) for entry in public_entries]
@@ -31,12 +31,12 @@ def slice_board(
     scored_entries = [entry for entry in entries if group and entry.comparison_group == group]
     measure = select_measures(facts, scored_entries, state)[1]
     scores, columns = _read_values([entry.pk for entry in scored_entries], queries, measure)
-    compared = [entry for entry in public_entries if entry.pk in columns]
-    baseline = next((entry.pk for entry in reversed(compared) if entry.is_baseline), None)
-    closed = [entry.pk for entry in compared if entry.closed_api]
-    board = ComparedBoard(member.dataset_id, group, [each.pk for each in compared], baseline, [measure], closed)
+    compared_entries = [entry for entry in public_entries if entry.pk in columns]
+    baseline = next((entry.pk for entry in reversed(compared_entries) if entry.is_baseline), None)
+    closed = [entry.pk for entry in compared_entries if entry.closed_api]
+    board = ComparedBoard(member.dataset_id, group, [each.pk for each in compared_entries], baseline, [measure], closed)
     content = {}
-    if compared and queries.is_tested and len(compared) * queries.size <= MAX_TESTED_VALUES:
+    if compared_entries and queries.is_tested and len(compared_entries) * queries.size <= MAX_TESTED_VALUES:
         content[measure] = analyse_values(measure, {pk: columns[pk] for pk in board.entries}, board).as_dict()
     certainty = BoardCertainty(
         board.dataset, "", group, member.revision.number, member.revision.at, TestSettings(), True, baseline, content

@@ -353,8 +353,8 @@ class _Leader:
             return _("not known yet")
         if self.board.views:
             return _("not tested over several datasets")
-        reported = self.best.ranked_in == REPORTED
-        return _("not testable: the source gives no per-query scores") if reported else ""
+        is_reported = self.best.ranked_in == REPORTED
+        return _("not testable: the source gives no per-query scores") if is_reported else ""
 
     def _cheapest(self) -> tuple[Row | None, float | None, str]:
         """Return the fastest system with a score near the best one, its latency, and the cost of the best system."""

@@ -14,7 +14,7 @@ from leaderboard.results.significance.statements import Gap, Twins, present_resu
 
 
 class BatchResult(NamedTuple):
-    """A system's score on a batch, its gain over the baseline, and its gap to the hidden batch, each also as text."""
+    """A system's score on a batch and its gain over the baseline, as text, and its gap to the hidden batch."""
 
     score: str
     gain: str
@@ -23,7 +23,7 @@ class BatchResult(NamedTuple):
 
 
 class SystemRow(NamedTuple):
-    """A system with its results in the order of the batches, None where it has none."""
+    """A system with its results in the order of the batches; None for a batch without a result."""
 
     name: str
     system: System
@@ -37,15 +37,15 @@ def source_page(source: TopicSource) -> dict[str, Any]:
     It contains the batches with a board, oldest first; the newest hidden one, with which revealed ones are compared;
     the rows of the table, those with a significant gap first; and the figure of these gaps.
     """
-    listed = source.batches.exclude(opened_at=None).exclude(dataset__state=Dataset.State.PREPARING)
-    batches = {batch.dataset_id: batch for batch in listed.select_related("dataset")}
+    visible_batches = source.batches.exclude(opened_at=None).exclude(dataset__state=Dataset.State.PREPARING)
+    batches = {batch.dataset_id: batch for batch in visible_batches.select_related("dataset")}
     hidden = next((batch for batch in reversed(batches.values()) if batch.revealed_at is None), None)
-    rows = sorted(_rows(batches, hidden), key=lambda row: (not row.has_gap, row.name.casefold()))
+    rows = sorted(_build_rows(batches, hidden), key=lambda row: (not row.has_gap, row.name.casefold()))
     figure = _draw_gaps(rows, list(batches.values()), hidden)
     return {"source": source, "batches": batches.values(), "hidden": hidden, "rows": rows, "figure": figure}
 
 
-def _rows(batches: Mapping[Any, TopicBatch], hidden: TopicBatch | None) -> list[SystemRow]:
+def _build_rows(batches: Mapping[Any, TopicBatch], hidden: TopicBatch | None) -> list[SystemRow]:
     """Return a row for each system and configuration with a public result; `batches` are by dataset id."""
     measures = {pk: batch.dataset.primary_measure for pk, batch in batches.items() if batch.dataset}
     results = present_results([Twins(pk, pk, "") for pk in batches])
@@ -65,15 +65,15 @@ def _rows(batches: Mapping[Any, TopicBatch], hidden: TopicBatch | None) -> list[
         SystemRow(
             f"{systems[system]}{configuration and f' ({configuration})'}",
             systems[system],
-            [by_batch.get(pk) for pk in batches],
-            any(result.gap.shown for result in by_batch.values() if result.gap),
+            [row_results.get(pk) for pk in batches],
+            any(result.gap.shown for result in row_results.values() if result.gap),
         )
-        for (system, configuration), by_batch in cells.items()
+        for (system, configuration), row_results in cells.items()
     ]
 
 
 def _draw_gaps(rows: Sequence[SystemRow], batches: Sequence[TopicBatch], hidden: TopicBatch | None) -> SafeString:
-    """Return the figure of the gaps over time, of systems with a significant gap; empty without one."""
+    """Return the figure of the gaps over time of systems with a significant gap; empty if there are none."""
     points = [
         ForestRow(f"{row.name}, {format_day(batch.revealed_at)} (batch {batch.number})", gap.value, gap[1:3], "gap")
         for row in [row for row in rows if row.has_gap][:MAX_ROWS]

@@ -128,15 +128,14 @@ def _benchmark_card(
 ) -> BoardCard:
     """Rank a benchmark's members and return its card.
 
-    It has the number of counted members, the names of others, and the number of systems with all counted members.
-
-    The time is that of the last change of any member or part.
+    It has the number of counted members, the names of the others, and the number of systems with results on all
+    counted members. The time is that of the last change of any member or part.
     """
     facts = BenchmarkFacts(row["name"], row["measure"], members, row["source_id"], row["efficiency_from_id"])
     board = pages.benchmark_board(facts, rows, certainty, BoardState(all_rows=True))
     uncounted = [member.facts.name for member in members if not member.counted]
-    complete = sum(board.get_block(row) <= Block.REPORTED for row in board.rows)
-    about = {**row, "counted": len(facts.counted), "uncounted": uncounted, "complete": complete}
+    complete_rows = sum(board.get_block(row) <= Block.REPORTED for row in board.rows)
+    about = {**row, "counted": len(facts.counted), "uncounted": uncounted, "complete": complete_rows}
     changes = (part.revision.at for member in members for part in (member, *member.parts))
     years = [
         (entry.source_year or 0) if entry.reported_by else int(entry.published[:4])

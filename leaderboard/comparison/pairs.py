@@ -205,7 +205,7 @@ def _affordable_resamples(queries: int) -> int:
 class SlicedCell(NamedTuple):
     """A system's score over a slice, and its difference from the first system with a 95% interval, as texts.
 
-    `direction` is the class of a difference whose interval excludes 0, and empty for others.
+    `direction` is the CSS class of a difference whose interval excludes 0, and empty for others.
     """
 
     system: str
@@ -218,7 +218,7 @@ class SlicedCell(NamedTuple):
 def compare_slices(
     collection: OpenCollection, entries: Sequence[Entry], measure: str
 ) -> list[tuple[QuerySlice, list[SlicedCell]]]:
-    """Return each slice of the queries with a cell for each entry, whose differences are from the first entry.
+    """Return each slice of the queries with a cell for each entry. Differences are from the first entry.
 
     Slices of few queries have no intervals. The list is empty if an entry has no values of the measure for exactly the
     judged queries.

@@ -330,7 +330,7 @@ def _reported_costs(scored_rows: _ScoredRows, axis: str, title: str) -> CostAxis
 
     A point needs both a score and a cost. Filters never change the setting, so that two pictures of a board are
     comparable. A requested device selects among the settings. A benchmark uses only the publication that is its source,
-    if it has one, and the costs that teams state in their runs.
+    if it has one, and the costs stated by teams in their runs.
     """
     request, source, device = scored_rows.request, None, scored_rows.request.choice("device")
     if request.dataset:

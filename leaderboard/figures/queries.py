@@ -258,14 +258,14 @@ def build_differences(request: FigureRequest) -> Plot:
     options: dict[str, Any] = {"customdata": [label[:80] for label in labels], "meta": {"links": links}}
     hover = "%{customdata}<br>%{x:+.4f}<extra></extra>"
     bars = _bars(differences, list(range(len(rows))), measure, orientation="h", hovertemplate=hover, **options)
-    winner, side = drawing.shorten(second, drawing.MAX_NARROW_NAME), "left" if better(measure) == "lower" else "right"
+    name, side = drawing.shorten(second, drawing.MAX_NARROW_NAME), "left" if better(measure) == "lower" else "right"
     query_axes = drawing.name_axes(labels, MAX_NAMES, range=[len(rows) - 0.5, -0.5])
     return Plot(
         data=[bars],
         layout=go.Layout(
             height=min(len(rows), MAX_NAMES) * QUERY_HEIGHT + drawing.BAR_MARGIN,
             bargap=0.1 if len(rows) < 120 else 0,
-            xaxis={"title_text": f"Δ {measure}; {winner} is better on the {side}", "zeroline": True},
+            xaxis={"title_text": f"Δ {measure}; {name} is better on the {side}", "zeroline": True},
             yaxis=query_axes[0],
             showlegend=False,
             meta={"narrow": {"yaxis": query_axes[1]}},

@@ -133,7 +133,7 @@ class Certainty(models.Model):
 class BenchmarkCertainty(models.Model):
     """Tests of a benchmark's complete rows in one ranking. Written by `leaderboard.boards.benchmark.significance`.
 
-    `key` identifies everything that the tests depend on, so that current and past boards find theirs by it.
+    `key` is a digest of all inputs of the tests, by which current and past boards look up their results.
     """
 
     key = models.CharField(max_length=64, unique=True)

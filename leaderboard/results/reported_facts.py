@@ -75,8 +75,8 @@ def board_value(figure: Mapping[str, Any]) -> tuple[float, str]:
 def stated_costs(metadata: Mapping[str, Any], query_count: int | None) -> list[dict[str, Any]]:
     """Return the cost and the price of tokens that the header of a run states, as figures.
 
-    If the header states only the cost of the whole job (`cost_usd`), the figure is calculated from this cost and the
-    number of queries of the dataset. It is doubtful, because the cost includes the documents.
+    If the header states only the cost of the whole job (`cost_usd`), the cost is calculated from it and the number of
+    queries of the dataset. It is doubtful, because the cost includes the documents.
     """
     resources = metadata.get("resources")
     if not isinstance(resources, Mapping) or resources.get("self_reported") != "true":

@@ -35,11 +35,11 @@ from leaderboard.results.board_rows.rows import board_cache
 
 logger = logging.getLogger(__name__)
 
-#: Minimum number of queries with intervals and tests: percentile intervals of fewer are far too narrow.
+#: Minimum number of queries for intervals and tests. Percentile intervals of fewer queries are far too narrow.
 MIN_TESTED = 10
 #: Maximum numbers of different tags, and of bytes of a compressed profile that a page reads (5 million documents).
 MAX_TAGS, MAX_PROFILE_BYTES = 30, 64 * 2**20
-#: Names of the queries of a slice, and their definition, in the order of pages.
+#: Labels and definitions of slices, by name.
 _CLASSES: Mapping[str, tuple[str, str]] = {
     "length:short": ("short queries", f"at most {classes.SHORT} words"),
     "length:medium": ("medium-length queries", f"{classes.SHORT + 1} to {classes.MEDIUM} words"),
@@ -92,21 +92,21 @@ class DatasetSlices(NamedTuple):
 
     @property
     def choices(self) -> list[tuple[str, str, int]]:
-        """Names, labels, and numbers of queries of all slices, those of all queries first; empty without slices."""
+        """Names, labels, and numbers of queries of all slices, after those of all queries; empty without slices."""
         choices = [(each.name, each.label, each.size) for each in self.slices]
         return [("", gettext("all judged queries"), self.slices[0].total), *choices] if self.slices else []
 
     def choose(self, name: str) -> QuerySlice | None:
         """Return the slice with this name, None for an empty name. Raises UnknownChoice."""
-        found = next((each for each in self.slices if each.name == name), None)
-        if name and found is None:
+        match = next((each for each in self.slices if each.name == name), None)
+        if name and match is None:
             names = [each.name for each in self.slices]
             raise UnknownChoice("slice", name, names, expected=f"none. {self.reason or NO_SLICES}".rstrip("."))
-        return found
+        return match
 
 
-NO_SLICES = "Slices need the values of each query on one dataset."
-HIDDEN_REASON = _("Hidden judgments have no scores by kind of query, because these would reveal judgments.")
+NO_SLICES = "Slices require per-query values on a single dataset."
+HIDDEN_REASON = _("There are no scores by kind of query, because they would reveal hidden judgments.")
 
 
 def read_slices(qrels_id: int | None, tags_sha256: str) -> DatasetSlices:
@@ -166,9 +166,9 @@ def _build_slices(
         "documents": _document_classes(judgements, dataset.relevance_level, profile) if profile else [],
     }
     for kind, values in kinds.items():
-        names = sorted(set(values) - {""}, reverse=True)  # short, medium, long
+        names = sorted(set(values) - {""}, reverse=True)  # Short comes before medium and long.
         for name in names if len(names) > 1 else ():
-            label = _CLASSES.get(f"{kind}:{name}", (f"queries in {name.title()} script", "most letters"))
+            label = _CLASSES.get(f"{kind}:{name}", (f"queries in {name.title()} script", "most letters in this script"))
             yield QuerySlice(f"{kind}:{name}", *label, np.flatnonzero(np.array(values) == name), len(ids))
     rows_by_tag: dict[str, list[int]] = {}
     tags_by_query = read_tags(local_path(Area.FILES, tags)) if tags else {}
@@ -193,9 +193,9 @@ def _document_classes(judgements: Judgements, relevance_level: int, profile: str
     thirds = np.quantile(lengths.words, (1 / 3, 2 / 3), method="inverted_cdf").tolist()
     values = []
     for row in range(len(judgements.query_ids)):
-        relevant = [name for name, grade in judgements.get_grades(row).items() if grade >= relevance_level]
-        found = lengths.find(relevant)
-        values.append(classes.document_class(float(np.median(found)), thirds) if len(found) else "")
+        relevant_ids = [name for name, grade in judgements.get_grades(row).items() if grade >= relevance_level]
+        words = lengths.find(relevant_ids)
+        values.append(classes.document_class(float(np.median(words)), thirds) if len(words) else "")
     return values
 
 

@@ -125,7 +125,7 @@ class Recipe:
 
     `checkpoint` contains the SHA-256 checksums of the rebuilt model and its files, and its source: a name and commit
     on the Hugging Face hub, a file of the dataset, or the digest of a container `image` and the `port` of its server.
-    For images, the SHA-256 checksum is that of the configuration. `run_sha256` is the checksum of the run's text, and
+    The SHA-256 checksum of an image is that of its configuration. `run_sha256` is the checksum of the run's text, and
     `files` are those of the input files by kind.
     """
 

@@ -63,7 +63,7 @@ def compare_systems(request: HttpRequest) -> HttpResponse:
         return render(request, "leaderboard/compare.html", context, status=400)
     values = request.GET.getlist("system")
     if request.GET.urlencode() and view.systems != tuple(values):  # Shorten the URL of a submitted form.
-        if not values[0]:  # The form of a new comparison, in which the user has not chosen a reference.
+        if not values[0]:  # In the form of a new comparison, the user has not chosen a reference.
             view = view.with_baseline_first()
         return redirect(reverse("compare") + view.query_string())
     if not view.systems:

@@ -32,7 +32,7 @@ HOME_BENCHMARKS, HOME_DATASETS = 8, 4
 def home(request: HttpRequest) -> HttpResponse:
     """Show an introduction, a forest plot, and cards of the newest benchmarks and recently changed open boards.
 
-    The plot is that of the board with most systems that accepts runs, preferably with open judgments, or else that of
+    The plot shows the board with the most systems among those that accept runs, preferably with open judgments, or else
     the first benchmark.
     """
     cards, now = board_cards(with_reported=False), timezone.now()

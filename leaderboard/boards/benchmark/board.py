@@ -323,8 +323,8 @@ def add_significance(
 ) -> tuple[TestSettings | None, list[str]]:
     """Add each dataset's own test results to the visible cells, and return their settings and the notes on them.
 
-    `certainty` is by dataset, `baselines` are names by position of the
-    dataset. Reported figures, private rows, hidden judgments, and boards without computed tests get no results.
+    `certainty` is by dataset, `baselines` are names by position of the dataset. Reported figures, private rows, hidden
+    judgments, and boards without computed tests get no results.
     """
     datasets = _tested_datasets(board, facts, certainty, baselines)
     cached_results = [

@@ -143,12 +143,12 @@ def build_columns(
 
 
 def add_test_columns(columns: Iterable[Column], rows: Sequence[Row], tests: SignificanceColumns) -> list[Column]:
-    """Return the columns with those of tests over the benchmark beside the mean and its difference, and fill these."""
+    """Return the columns with those of tests inserted after the mean and its difference, with filled cells."""
     beside_mean = [replace(column, group=OVER_ALL) for column in tests.beside_score if column.key != INTERVAL]
     beside_difference = [column for column in tests.beside_difference if column.key != WINS]
     fill_cells(rows, [*beside_mean, *beside_difference], rows)
     columns_after = {COVERAGE: beside_mean, WINS: beside_difference}
-    return [shown for column in columns for shown in (column, *columns_after.get(column.key, ()))]
+    return [each for column in columns for each in (column, *columns_after.get(column.key, ()))]
 
 
 def over_datasets(facts: BenchmarkFacts) -> str:
@@ -187,7 +187,7 @@ def common_column(column: Column, counted_members: Sequence[Member], positions: 
 def _difference_columns(facts: BenchmarkFacts, direction: Direction, head: str, *, is_multiple: bool) -> list[Column]:
     """Return the columns that compare with the baseline: difference and ratio of means, mean of ratios, and wins.
 
-    A board of a single counted dataset (`is_multiple` is False) only has the first. `head` is the head of their group.
+    A board of a single counted dataset (`is_multiple` is False) only has the ratio. `head` is the head of their group.
     """
     if not is_multiple:
         return [Column(AVERAGE, "Δ %", head, "relative", direction, note=_("relative to the baseline"))]

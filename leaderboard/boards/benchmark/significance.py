@@ -82,7 +82,7 @@ def find_tests(facts: BenchmarkFacts, tables: Tables, rows: Sequence[Row]) -> Be
     if count < 2 or facts.left_out or facts.all_counted < 2:
         return None
     numbers = [number for number in complete_rows if rankings[number] == ranking]
-    # A baseline of all rows has their baseline's score on each dataset.
+    # A row is the baseline of all rows if it has their baseline's score on each dataset.
     is_baseline = [
         rows[number].entry.is_baseline and (baselines[numbers] == scores[number]).all() for number in numbers
     ]
@@ -170,9 +170,9 @@ Analysis = tuple[TestSettings, Mapping[str, Any]]
 
 
 def analyse_tests(tests: BenchmarkTests, parts: Mapping[int, Sequence[int]], facts: BenchmarkFacts) -> Analysis:
-    """Compute the tests of a benchmark with `settings`.
+    """Compute the tests of a benchmark, which must have `settings`.
 
-    `parts` has the ids of the entries that a composite entry averages.
+    `parts` has the ids of the entries that a composite entry averages, by its id.
     """
     settings = tests.settings
     assert settings is not None
@@ -209,7 +209,7 @@ def _read_columns(ids: Sequence[int], measure: str) -> Iterator[NDArray[np.float
     columns = {entry.pk: measure_values(entry, measure) for entry in entries.iterator(chunk_size=50)}
     for pk in ids:
         column = columns[pk]
-        assert column is not None  # Its mean is a score of the row.
+        assert column is not None  # The row's score is the mean of these values.
         yield column
 
 

@@ -111,7 +111,7 @@ class Standing:
 
     @property
     def compare_path(self) -> str:
-        """URL of the comparison with `against`, or with the baseline if this is one; empty if there is no `against`."""
+        """URL of the comparison with `against`, which is first unless this is the baseline; empty without `against`."""
         if not self.against[0]:
             return ""
         first, second = (self.slug, self.against[0]) if self.is_baseline else (self.against[0], self.slug)

@@ -6,7 +6,7 @@ import unicodedata
 from pathlib import Path
 from urllib.parse import quote
 
-#: LaTeX of characters that it does not print as themselves.
+#: LaTeX code of characters that LaTeX does not print as they are.
 _ESCAPED: dict[str, str] = json.loads(Path(__file__).with_name("latex.json").read_text("utf-8"))
 #: Commands that citations do not need: those that read, write or execute, change the meaning of characters,
 #: or define commands; and TeX's notation for arbitrary characters (`^^5c` is a backslash).

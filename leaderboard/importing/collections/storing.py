@@ -17,7 +17,7 @@ Kind = DatasetFile.Kind
 
 @dataclass(frozen=True, slots=True)
 class StoredContent:
-    """Stored files that no row references yet; `judgements` are the public ones by split, `tags` is not stored.
+    """Stored files that no row references yet; `judgements` are the public ones by split. `tags` is not stored.
 
     `topics` is None if all queries are topics, `answers` if they are hidden, and `candidates` except for re-ranking.
     """

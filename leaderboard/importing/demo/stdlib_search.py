@@ -73,18 +73,18 @@ def write_queries(rows: Collection[tuple[str, str, str]], queries: Path, qrels: 
 
 
 def distinct_functions(library: Path, packages: Iterable[str] = ("",)) -> list[Function]:
-    """Return the functions of the packages in a library, by default of all modules, with distinct names."""
+    """Return functions with distinct names from packages of a library, by default from all of its modules."""
     functions: dict[str, Function] = {}
     for package in packages:
         for function in read_functions(library, package):
-            functions.setdefault(function.name, function)  # keep the first definition, not a property's setter
+            functions.setdefault(function.name, function)  # Keep the first definition, not a property's setter.
     return list(functions.values())
 
 
 def read_functions(library: Path, package: str = "") -> Iterator[Function]:
-    """Yield the top-level functions and the methods of top-level classes of all modules, ordered by path.
+    """Yield the top-level functions and the methods of top-level classes of a package, ordered by path.
 
-    Excluded folders and files that cannot be parsed are skipped.
+    Excluded folders and files that cannot be parsed are skipped. An empty `package` stands for the whole library.
     """
     for path in sorted((library / package).rglob("*.py")):
         folders = path.relative_to(library).parts[:-1]

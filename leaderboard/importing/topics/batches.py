@@ -1,7 +1,7 @@
 """Batches of topics: drawn from docstrings, or prepared by a curator, and stored privately until they are opened.
 
-Batches are drawn with the operating system's random numbers when they are opened. There is no seed that has to be kept
-secret, and a batch cannot be computed in advance.
+Batches are drawn with the operating system's random numbers when they are opened. There is no seed to keep secret, and
+a batch cannot be computed in advance.
 """
 
 import secrets
@@ -43,7 +43,7 @@ def read_library(generator: str) -> list[Function]:
 def draw_batch(source: TopicSource, corpus: Path, number: int) -> TopicBatch:
     """Draw and store the batch with this number, without topics of earlier batches.
 
-    Topics are docstrings of functions that are in the corpus with the same code. Their ids say nothing about the
+    Topics are docstrings of functions that are in the corpus with the same code. Their ids reveal nothing about the
     function, because messages about runs contain ids.
 
     Raises:
@@ -60,7 +60,7 @@ def draw_batch(source: TopicSource, corpus: Path, number: int) -> TopicBatch:
         if name in present_names and _normalize(text) not in used_texts
     ]
     if len(candidates) < source.batch_size:
-        raise SourceExhausted(f"{source} has {len(candidates)} topics left, but a batch has {source.batch_size}.")
+        raise SourceExhausted(f"{source} has {len(candidates)} topics left, but a batch needs {source.batch_size}.")
     topics = secrets.SystemRandom().sample(candidates, source.batch_size)
     rows = [(f"batch-{number}-{place:03}", *topic) for place, topic in enumerate(topics, 1)]
     with work_folder("topics") as folder:
@@ -142,8 +142,8 @@ def _check_folder(folder: Path, documents: Path, used_texts: Collection[str]) ->
     repeated = [name for name, text in texts if text in used_texts or own_texts[text] != name]
     problems = [too_few("hidden", len(topic_ids))] if len(topic_ids) < MIN_TOPICS else []
     if repeated:
-        message = f"{len(repeated):,} topics have the words of another topic: {name_some(repeated)}"
-        problems.append(problem("topic_repeated", message, "Remove them. A topic may occur once.", len(repeated)))
+        message = f"topics with the words of another topic: {name_some(repeated)}"
+        problems.append(problem("topic_repeated", message, "Remove them. Use each topic once.", len(repeated)))
     if problems:
         raise InvalidContent.build(*problems)
     return set(own_texts)

@@ -36,12 +36,12 @@ def request_due_renewals(now: datetime) -> None:
 
 def request_renewal(source: TopicSource) -> int:
     """Request the opening of the source's next batch, and return its number."""
-    opened = source.batches.exclude(opened_at=None).aggregate(last=Max("number"))["last"] or 1
+    last_number = source.batches.exclude(opened_at=None).aggregate(last=Max("number"))["last"] or 1
     dataset = source.dataset or _create_dataset(source.slug, source.name)
     if source.dataset is None:
         TopicSource.objects.filter(pk=source.pk).update(dataset=dataset)
-    request_work(WorkRequest.Kind.RENEW, dataset, {"source": source.pk, "number": opened + 1})
-    return opened + 1
+    request_work(WorkRequest.Kind.RENEW, dataset, {"source": source.pk, "number": last_number + 1})
+    return last_number + 1
 
 
 def _create_dataset(slug: str, name: str) -> Dataset:
@@ -49,22 +49,22 @@ def _create_dataset(slug: str, name: str) -> Dataset:
 
 
 def renew(source: TopicSource, number: int) -> bool:
-    """Open the batch with this number, and reveal the oldest hidden ones. Return False if it was open before.
+    """Open the batch with this number, and reveal the oldest hidden ones. Return False if it is already open.
 
-    Each step can be repeated, so a renewal that was interrupted continues when it is called again: a batch that was
-    drawn is stored, and imports of the same content change nothing.
+    A new call continues an interrupted renewal: a batch is stored when it is drawn, and repeated imports of the same
+    content change nothing.
 
     Raises:
         SourceExhausted: If there are no topics for another batch. Nothing is revealed then.
         InvalidContent: If the corpus or the topics cannot be imported.
     """
     first = _first_batch(source)
-    batch = source.batches.filter(number=number).first() or draw_batch(source, _corpus(first), number)
+    batch = source.batches.filter(number=number).first() or draw_batch(source, _corpus_path(first), number)
     if batch.opened_at is not None:
         return False
-    hidden = source.batches.exclude(opened_at=None).filter(revealed_at=None)
-    for oldest in list(hidden)[: max(0, len(hidden) + 1 - source.hidden_batches)]:
-        _reveal(oldest, first)
+    hidden_batches = source.batches.exclude(opened_at=None).filter(revealed_at=None)
+    for batch_to_reveal in list(hidden_batches)[: max(0, len(hidden_batches) + 1 - source.hidden_batches)]:
+        _reveal(batch_to_reveal, first)
     _open(batch, first)
     return True
 
@@ -87,7 +87,7 @@ def _first_batch(source: TopicSource) -> Dataset:
     return dataset
 
 
-def _corpus(dataset: Dataset) -> Path:
+def _corpus_path(dataset: Dataset) -> Path:
     """Return the path of a dataset's documents. Raises ValueError if it has none."""
     if dataset.current_version is None or not dataset.current_version.corpus_sha256:
         raise ValueError(f"{dataset} has no documents")
@@ -95,10 +95,10 @@ def _corpus(dataset: Dataset) -> Path:
 
 
 def _import(options: ImportOptions, first: Dataset, queries: Path, qrels: Path) -> None:
-    """Import a batch over the corpus of the first one. The store has the corpus only once."""
+    """Import a batch over the corpus of the first one. The corpus is stored only once."""
     with work_folder("batch") as folder:
         (folder / "qrels").mkdir()
-        (folder / "corpus.jsonl").symlink_to(_corpus(first))
+        (folder / "corpus.jsonl").symlink_to(_corpus_path(first))
         (folder / "queries.jsonl").symlink_to(queries)
         (folder / "qrels" / f"{options.split}.tsv").symlink_to(qrels)
         import_dataset(folder, options)
@@ -122,8 +122,8 @@ def _open(batch: TopicBatch, first: Dataset) -> None:
     _import(options, first, *private_paths(batch.queries_sha256, batch.qrels_sha256))
     with transaction.atomic():
         without_twin = Q(dataset__twin=None) | Q(dataset__twin=batch.dataset)
-        newest = batch.source.batches.filter(without_twin).exclude(revealed_at=None).order_by("number").last()
-        _set_twin(batch.dataset, newest.dataset if newest else None)
+        newest_batch = batch.source.batches.filter(without_twin).exclude(revealed_at=None).order_by("number").last()
+        _set_twin(batch.dataset, newest_batch.dataset if newest_batch else None)
         rows = TopicBatch.objects.filter(pk=batch.pk, opened_at=None)
         if rows.update(opened_at=timezone.now(), queries_sha256="", qrels_sha256=""):
             datasets = list(batch.source.batches.exclude(dataset=None).values_list("dataset", flat=True))

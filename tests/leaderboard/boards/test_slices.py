@@ -110,7 +110,7 @@ def test_slices_of_few_queries_have_values_but_no_tests(tmp_path: Path) -> None:
     assert board.slice.text == "3 long queries (of 15)"
     assert all(row.certainty is None for row in board.rows)
     assert board.verdict is None
-    assert "Slices of fewer than 10 queries have no intervals and tests." in board.notes
+    assert "Slices of fewer than 10 queries have no intervals or tests." in board.notes
     assert not any("being computed" in note for note in board.notes)
 
 

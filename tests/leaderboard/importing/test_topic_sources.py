@@ -170,5 +170,5 @@ def test_the_command_requests_a_renewal_with_a_reason(first_batch: Dataset) -> N
     make_source(first_batch)
     out = io.StringIO()
     call_command("renew_topics", "manual", by=curator.email, why="leaked", stdout=out)
-    assert "Batch 2 of Manual will be opened by a worker." in out.getvalue()
+    assert "A worker will open batch 2 of Manual." in out.getvalue()
     assert WorkRequest.objects.filter(kind=WorkRequest.Kind.RENEW).count() == 1
