@@ -146,9 +146,10 @@ def _image_command(recipe: Recipe, files: Mapping[str, Path], folder: Path) -> s
         words += ["--publish", f"127.0.0.1:{port}:{port}", "--env", f"PORT={port}", *program]
         address = f"--endpoint http://127.0.0.1:{port}"
         return f"{load}Serve its container image with `{shlex.join(words)}`, and retrieve with `{address}`."
-    if not folder.exists():
-        (folder / "output").mkdir(parents=True)
-        (folder / "output").chmod(0o777)  # The image may run as another user.
+    is_new = not folder.exists()
+    (folder / "output").mkdir(parents=True, exist_ok=True)
+    (folder / "output").chmod(0o777)  # The image may run as another user.
+    if is_new:
         tira.write_inputs(files["corpus"], files["queries"], None, folder, lambda share: None)
     for name, target, mode in (("input", tira.INPUT, ":ro"), ("beir", tira.BEIR, ":ro"), ("output", tira.OUTPUT, "")):
         words += ["--volume", f"{(folder / name).absolute()}:{target}{mode}"]

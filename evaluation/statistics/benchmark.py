@@ -48,7 +48,8 @@ def subset_intervals(
     If a distribution is symmetric, its center is equally likely to be between any two neighboring means of all nonempty
     subsets of a sample (Hartigan, Using subsample values as typical values, JASA 64(328), 1969, theorem 1). The
     interval excludes 0 if and only if the test over all sign patterns rejects it, because each sign pattern
-    corresponds to a subset. If there are more than `subsets` subsets, random ones are used.
+    corresponds to a subset. If there are more than `subsets` subsets, random ones are used,
+    and the interval and the test may disagree for p-values close to 1 − `level`.
 
     Args:
         values: Values of shape (datasets, systems).

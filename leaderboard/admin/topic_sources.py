@@ -38,7 +38,7 @@ class TopicSourceForm(CurationForm):
         """Return the values, and add errors for an unsuitable dataset and for all problems of prepared batches."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         dataset, archive = cleaned.get("dataset"), cleaned.get("prepared")
-        if dataset is None and cleaned.get("generator") == TopicSource.Generator.FILES:
+        if dataset is None and (archive or cleaned.get("generator") == TopicSource.Generator.FILES):
             self.add_error("dataset", "Choose the open dataset with the corpus of the prepared topics.")
         elif dataset and (dataset.hidden or not (dataset.current_version and dataset.current_version.corpus_sha256)):
             self.add_error("dataset", "Choose a dataset with documents and open judgments.")

@@ -23,7 +23,7 @@ from leaderboard.datasets.derived_files import top_documents
 from leaderboard.models import Entry
 from leaderboard.results.records import entries_with_values, measure_values
 from leaderboard.results.significance.statements import BoardStatements
-from leaderboard.results.slices import MIN_TESTED, QuerySlice, open_slices
+from leaderboard.results.slices import MIN_TESTED, QuerySlice, read_slices
 
 #: Maximum number of random signs drawn for a page (queries × permutations), about one second of a core.
 MAX_SIGNS = 100_000_000
@@ -223,7 +223,8 @@ def compare_slices(
     Slices of few queries have no intervals. The list is empty if an entry has no values of the measure for exactly the
     judged queries.
     """
-    slices = open_slices(collection.dataset)
+    dataset = collection.dataset
+    slices = read_slices(dataset.current_qrels_id, dataset.tags_sha256).slices
     values = per_query_values(entries, measure)
     if values is None or len(values) != len(collection.judgements.query_ids) or not slices:
         return []

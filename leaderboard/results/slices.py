@@ -166,7 +166,7 @@ def _build_slices(
         "documents": _document_classes(judgements, dataset.relevance_level, profile) if profile else [],
     }
     for kind, values in kinds.items():
-        names = sorted(set(values) - {""}, reverse=True)  # Short comes before medium and long.
+        names = sorted(set(values) - {""}, reverse=kind in ("length", "documents"))  # short, medium, long
         for name in names if len(names) > 1 else ():
             label = _CLASSES.get(f"{kind}:{name}", (f"queries in {name.title()} script", "most letters in this script"))
             yield QuerySlice(f"{kind}:{name}", *label, np.flatnonzero(np.array(values) == name), len(ids))

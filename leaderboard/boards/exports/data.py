@@ -14,6 +14,7 @@ from leaderboard.boards.model import DELTA, EFFECTIVENESS, SYSTEM, Board, Row, V
 from leaderboard.boards.state import VIEWS
 from leaderboard.core.text.plain import safe_cell
 from leaderboard.results.board_rows.entry_rows import QUARANTINED
+from leaderboard.results.significance.types import EntryCertainty
 
 
 def to_json_text(board: Board, citation: Citation) -> str:
@@ -245,11 +246,7 @@ def _certainty_parts(board: Board) -> Iterator[ColumnPart]:
         yield [f"{board.measure} {ending}" for ending in endings], partial(_test_cells, alpha)
         yield (
             ("rank low", "rank high", "separable from next"),
-            lambda row: (
-                (row.certainty.rank_low, row.certainty.rank_high, str(row.certainty.is_separable_from_next))
-                if row.certainty
-                else [None] * 3
-            ),
+            lambda row: _rank_cells(row.certainty) if row.certainty else [None] * 3,
         )
 
 
@@ -286,6 +283,12 @@ def intervals(board: Board, row: Row) -> dict[str, tuple[float, float]]:
     if certainty is not None and certainty.delta_interval is not None:
         intervals_by_key[DELTA] = certainty.delta_interval
     return intervals_by_key
+
+
+def _rank_cells(certainty: EntryCertainty) -> list[int | str | None]:
+    """Return the rank range and whether the row is separable from the next one, None if that is not tested."""
+    is_separable = None if certainty.p_next is None else str(certainty.is_separable_from_next)
+    return [certainty.rank_low, certainty.rank_high, is_separable]
 
 
 def _test_cells(alpha: float, row: Row) -> Sequence[Value]:

@@ -9,6 +9,8 @@ import sysconfig
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
+from django.db.models import Q
+
 from evaluation.archives.zip import open_archive
 from evaluation.collections.beir import read_corpus, read_queries
 from evaluation.core.problems import InvalidContent, Problem
@@ -73,9 +75,12 @@ def _store_batch(source: TopicSource, number: int, folder: Path) -> TopicBatch:
     return TopicBatch.objects.create(source=source, number=number, **checksums)
 
 
-def _used_texts(source: TopicSource) -> set[str]:
-    """Return the normalized texts of the topics of all stored batches of a source."""
-    versions = DatasetVersion.objects.filter(dataset__topic_batch__source=source.pk)
+def _used_texts(source: TopicSource, *version_ids: int) -> set[str]:
+    """Return the normalized texts of the topics of all stored batches of a source, and of versions of datasets."""
+    stored = Q(pk__in=version_ids)
+    if source.pk is not None:
+        stored |= Q(dataset__topic_batch__source=source.pk)
+    versions = DatasetVersion.objects.filter(stored)
     paths = [local_path(Area.FILES, sha256) for sha256 in versions.values_list("queries_sha256", flat=True)]
     stored_batches = TopicBatch.objects.filter(source=source.pk).exclude(queries_sha256="")
     paths += private_paths(*stored_batches.values_list("queries_sha256", flat=True))
@@ -93,7 +98,7 @@ def check_prepared(archive: Path, source: TopicSource, version: DatasetVersion) 
         InvalidContent: With the problems of all batches: missing and invalid files, judged documents that are not in
             the corpus, too few topics, and topics that occur twice or in an earlier batch.
     """
-    documents, used_texts = local_path(Area.INDEXES, version.document_ids_sha256), _used_texts(source)
+    documents, used_texts = local_path(Area.INDEXES, version.document_ids_sha256), _used_texts(source, version.pk)
     problems = list[Problem]()
     for name, folder in _expand(archive):
         try:
