@@ -62,10 +62,12 @@ def renew(source: TopicSource, number: int) -> bool:
     batch = source.batches.filter(number=number).first() or draw_batch(source, _corpus_path(first), number)
     if batch.opened_at is not None:
         return False
+    # A batch that cannot be imported must not leave the source without a hidden one.
+    dataset = _import_hidden(batch, first)
     hidden_batches = source.batches.exclude(opened_at=None).filter(revealed_at=None)
     for batch_to_reveal in list(hidden_batches)[: max(0, len(hidden_batches) + 1 - source.hidden_batches)]:
         _reveal(batch_to_reveal, first)
-    _open(batch, first)
+    _open(batch, dataset)
     return True
 
 
@@ -104,8 +106,8 @@ def _import(options: ImportOptions, first: Dataset, queries: Path, qrels: Path) 
         import_dataset(folder, options)
 
 
-def _open(batch: TopicBatch, first: Dataset) -> None:
-    """Import a stored batch as a hidden dataset with sealed queries, and request results of stored models."""
+def _import_hidden(batch: TopicBatch, first: Dataset) -> Dataset:
+    """Import a stored batch as a hidden dataset with sealed queries, and return the dataset."""
     if batch.dataset is None:
         with transaction.atomic():
             batch.dataset = _create_dataset(f"{batch.source.slug}-batch-{batch.number}", str(batch))
@@ -120,14 +122,19 @@ def _open(batch: TopicBatch, first: Dataset) -> None:
         **{name: getattr(first, name) for name in _COMMON_SETTINGS},
     )  # fmt: skip
     _import(options, first, *private_paths(batch.queries_sha256, batch.qrels_sha256))
+    return batch.dataset
+
+
+def _open(batch: TopicBatch, dataset: Dataset) -> None:
+    """Compare an imported batch with the newest revealed one, and request results of stored models."""
     with transaction.atomic():
-        without_twin = Q(dataset__twin=None) | Q(dataset__twin=batch.dataset)
+        without_twin = Q(dataset__twin=None) | Q(dataset__twin=dataset)
         newest_batch = batch.source.batches.filter(without_twin).exclude(revealed_at=None).order_by("number").last()
-        _set_twin(batch.dataset, newest_batch.dataset if newest_batch else None)
+        _set_twin(dataset, newest_batch.dataset if newest_batch else None)
         rows = TopicBatch.objects.filter(pk=batch.pk, opened_at=None)
         if rows.update(opened_at=timezone.now(), queries_sha256="", qrels_sha256=""):
             datasets = list(batch.source.batches.exclude(dataset=None).values_list("dataset", flat=True))
-            request_work(WorkRequest.Kind.REPEAT, batch.dataset, {"datasets": datasets})
+            request_work(WorkRequest.Kind.REPEAT, dataset, {"datasets": datasets})
 
 
 def _reveal(batch: TopicBatch, first: Dataset) -> None:
