@@ -43,7 +43,7 @@ class TopicSourceForm(CurationForm):
         elif dataset and (dataset.hidden or not (dataset.current_version and dataset.current_version.corpus_sha256)):
             self.add_error("dataset", "Choose a dataset with documents and open judgments.")
         elif archive and not may_read_judgements(self.request.user):
-            self.add_error("prepared", "Topics are compared with hidden ones. Ask a curator who may read these.")
+            self.add_error("prepared", "Ask a curator who may read hidden judgments to add batches.")
         elif archive and dataset:
             try:
                 check_prepared(uploaded_path(archive), self.instance, dataset.current_version)

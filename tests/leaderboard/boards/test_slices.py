@@ -146,7 +146,7 @@ def test_an_unknown_slice_is_an_error_that_lists_the_choices(tmp_path: Path, cli
     dataset = make_dataset(tmp_path)
     response = client.get(f"/api/v1/datasets/{dataset.slug}/board/?slice=length:tiny")
     assert response.status_code == 400
-    assert "Choose one of: length:short, length:long, type:question, type:keywords" in response.json()["detail"]
+    assert "Choose one of: length:short, length:long, type:keywords, type:question" in response.json()["detail"]
     assert client.get(f"/datasets/{dataset.slug}/?slice=<b>").status_code == 400
     Benchmark.objects.create(slug="bench", name="Bench")
     assert client.get("/benchmarks/bench/?slice=length:short").status_code == 400
@@ -185,7 +185,7 @@ def test_hidden_judgments_have_no_slices_anywhere(
         for address in addresses:
             response = visitor.get(f"{address}?slice=length:short")
             assert response.status_code == 400, address
-            assert "would reveal judgments" in response.content.decode(), address
+            assert "would reveal hidden judgments" in response.content.decode(), address
         page = visitor.get(url).content.decode()
         assert HIDDEN_REASON in page
         assert 'name="slice"' not in page
