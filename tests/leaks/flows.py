@@ -39,10 +39,11 @@ ELSEWHERE = {
     "view_on_site", "",
     "account.EmailAddress:make_verified",
     "leaderboard.Acceptance:approve", "leaderboard.Acceptance:withdraw",
-    "leaderboard.Team:approve", "leaderboard.Team:withdraw_approval", "leaderboard.User:approve", "approve_teams",
+    "leaderboard.Team:approve", "leaderboard.Team:withdraw_approval", "leaderboard.TopicSource:renew_now",
+    "leaderboard.User:approve", "approve_teams",
     "adopt_history", "api_token", "backup", "database_rights", "import_benchmark", "load_reported", "make_curator",
     "measure_again",
-    "restore_backup", "reset_second_factor", "runboard", "send_store", "sweep", "team", "worker",
+    "renew_topics", "restore_backup", "reset_second_factor", "runboard", "send_store", "sweep", "team", "worker",
 }  # fmt: skip
 
 

@@ -146,7 +146,9 @@ def test_the_room_for_kept_pages_is_full_from_the_start() -> None:
 @pytest.mark.django_db
 def test_every_address_that_readers_begin_with_is_there(client: Client) -> None:
     """On a site with reported boards; a system and a dataset stand for the others."""
+    assert filling.work_is_done()
     load_reported()
+    assert not filling.work_is_done(), "tests of reported benchmarks are requested"
     addresses, systems = filling.sitemap()
     assert len(systems) > 2
     for kind, found in addresses.items():
@@ -157,6 +159,5 @@ def test_every_address_that_readers_begin_with_is_there(client: Client) -> None:
         assert view.status_code == 200, board
         # Some views have more columns, because they include systems without all datasets.
         assert set(bounds) <= set(read_page(board, view.content).links["bound"])
-    assert filling.work_is_done()
     assert filling.states(["none"]) == {}
     assert not filling.under_way(["none"])

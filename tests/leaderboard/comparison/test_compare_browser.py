@@ -63,7 +63,7 @@ def test_it_all_works_without_javascript(entry: Entry, browser: Browser, live_se
     page.goto(f"/compare/?system={entry.system.slug}")
     page.get_by_label("Add a system").fill("Plain BM25")
     page.get_by_role("button", name="Compare").click()
-    expect(page.get_by_role("row", name="Tiny")).to_contain_text("0/0/2")
+    expect(page.get_by_role("row", name="Tiny")).to_contain_text("2/0/0")
     page.locator("#figure-query-differences .figure-data summary").click()
     page.get_by_role("link", name="Table of “On which queries do the two systems differ?”").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("On which queries do the two systems differ?")
