@@ -9,7 +9,6 @@ from django.conf import settings
 from django.db.models import Count, Max, Min, QuerySet
 
 from leaderboard.models import HardwareClass, WorkRequest
-from leaderboard.views.health import broker_answers, disk_state
 from submissions.models import TERMINAL, WAITING, AccountMail, Delivery, Job, Notice, State, Worker
 from submissions.models.notifications import is_due
 from submissions.queue.workers import SILENCE
@@ -127,6 +126,9 @@ class Overview:
     @property
     def problems(self) -> list[str]:
         """Sentences on problems that need an operator."""
+        # Processes that only register the admin do not load the broker's client.
+        from leaderboard.views.health import broker_answers, disk_state
+
         live_workers = [row.worker for row in self.workers if row.alive]
         refusals = dict.fromkeys(worker.refusal for worker in live_workers if worker.refusal)
         problems = [*(queue.problem for queue in self.queues if queue.problem), *refusals]

@@ -11,8 +11,8 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.models import User, WorkRequest
+from leaderboard.views import health
 from submissions.models import AccountMail, Job, State, Worker
-from submissions.status import overview
 from submissions.status.description import describe_job
 from tests.factories import make_dataset, make_job
 
@@ -66,8 +66,8 @@ def list_faults(staff: Client) -> list[str]:
 
 
 def test_the_index_begins_with_faults_and_remedies(staff: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overview, "broker_answers", lambda: False)
-    monkeypatch.setattr(overview, "disk_state", lambda: "full")
+    monkeypatch.setattr(health, "broker_answers", lambda: False)
+    monkeypatch.setattr(health, "disk_state", lambda: "full")
     assert list_faults(staff) == [
         "The disk is full, so uploads are refused. Free space under RUNBOARD_VAR.",
         "The message broker does not answer, so jobs start late. Start Valkey or Redis.",
@@ -76,13 +76,13 @@ def test_the_index_begins_with_faults_and_remedies(staff: Client, monkeypatch: p
         "No dispatch worker is alive: imports and rescores must wait. Start the dispatcher.",
     ]
     monkeypatch.undo()
-    monkeypatch.setattr(overview, "broker_answers", lambda: True)
+    monkeypatch.setattr(health, "broker_answers", lambda: True)
     announce("host:10", "score", "cpu", "dispatch")
     assert list_faults(staff) == []
 
 
 def test_the_index_reports_jobs_that_no_worker_starts(staff: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overview, "broker_answers", lambda: True)
+    monkeypatch.setattr(health, "broker_answers", lambda: True)
     announce("host:10", "score", "cpu", "dispatch")
     jobs = [make_job(make_dataset(), queue=Job.Queue.CPU) for _ in range(2)]
     assert list_faults(staff) == []
