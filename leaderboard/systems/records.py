@@ -193,6 +193,7 @@ def free_slug(name: str) -> str:
 
 def find_system(teams: Iterable[Team], reference: str) -> System | None:
     """Return the teams' system with this slug, or else with this name, or None."""
+    reference = reference.replace("\0", "")  # PostgreSQL refuses queries with NUL.
     matches = System.objects.filter(Q(slug=reference) | Q(name=reference), team__in=teams)
     return min(matches, key=lambda system: (system.slug != reference, system.pk), default=None)
 

@@ -171,9 +171,7 @@ class SubmissionPage:
         """Return the user's system with the entered name in the chosen team, or else in any of the user's teams."""
         post = self.request.POST
         teams = [team for team in self.teams if post.get("team") in (None, "", team.slug)]
-        return find_system(
-            teams, post.get(f"{PREFIX}-name", self.request.GET.get("system", "")).replace("\0", "").strip()
-        )
+        return find_system(teams, post.get(f"{PREFIX}-name", self.request.GET.get("system", "")).strip())
 
     def _form_data(self) -> QueryDict:
         """Return the posted data with the architecture of the page's engine, or else of the existing system."""
