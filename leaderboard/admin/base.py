@@ -85,7 +85,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         return links
 
     def alerts(self) -> Iterable[str]:
-        """Return sentences about faults of the site. The index shows them first, and this list explains them."""
+        """Return a sentence about each current fault of the site. The index shows them first and links to this list."""
         return ()
 
     def pending_rows(self) -> QuerySet[Any]:

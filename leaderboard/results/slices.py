@@ -92,7 +92,7 @@ class DatasetSlices(NamedTuple):
 
     @property
     def choices(self) -> list[tuple[str, str, int]]:
-        """Names, labels, and numbers of queries of all slices, after those of all queries; empty without slices."""
+        """Name, label, and number of queries of each choice: all judged queries first. Empty without slices."""
         choices = [(each.name, each.label, each.size) for each in self.slices]
         return [("", gettext("all judged queries"), self.slices[0].total), *choices] if self.slices else []
 

@@ -55,7 +55,7 @@ class Coverage(NamedTuple):
 
 
 def true_mean(center: Values, deviation: float) -> Values:
-    """Return the mean value for a normal u with these centers."""
+    """Return the expected value of a query, 1 − exp(−max(u, 0)), for normal u with this mean and deviation."""
     points = np.linspace(-6, 6, 2_001)
     density = np.exp(-(points**2) / 2)
     u = np.asarray(center)[..., None] + deviation * points

@@ -62,7 +62,7 @@ def renew(source: TopicSource, number: int) -> bool:
     batch = source.batches.filter(number=number).first() or draw_batch(source, _corpus_path(first), number)
     if batch.opened_at is not None:
         return False
-    # A batch that cannot be imported must not leave the source without a hidden one.
+    # Import the new batch first: if this fails, the oldest batch has to remain hidden.
     dataset = _import_hidden(batch, first)
     hidden_batches = source.batches.exclude(opened_at=None).filter(revealed_at=None)
     for batch_to_reveal in list(hidden_batches)[: max(0, len(hidden_batches) + 1 - source.hidden_batches)]:
