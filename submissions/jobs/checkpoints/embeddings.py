@@ -32,6 +32,7 @@ from django.core.files.storage import Storage, storages
 from django.db import transaction
 from django.db.models import Sum
 
+from evaluation.archives.compression import describe_bytes
 from evaluation.engines.base import shard_name
 from evaluation.execution.outcome import is_plain_file
 from leaderboard.core.storage.bundles import MANIFEST, Bundle, BundleDamaged, InvalidManifest, Manifest
@@ -72,7 +73,7 @@ class DiskTooSmall(WorkEnded):
 
     def settle(self, job: Job) -> None:
         """Requeue the job after a delay, in which an operator or the sweep may free disk space."""
-        needed, free = (f"{size / 2**30:,.1f} GiB" for size in (self.needed, self.free))
+        needed, free = (describe_bytes(size) for size in (self.needed, self.free))
         line = f"At least {needed} of disk space is needed for the {self.content}; {free} is free. {_WAITS_FOR_DISK}"
         is_new = _WAITS_FOR_DISK not in job.log
         if requeue(job, counts_attempt=False, delay=BACKOFF[-1], line=line if is_new else "") and is_new:

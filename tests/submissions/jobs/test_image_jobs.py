@@ -238,7 +238,7 @@ def test_an_image_that_would_fill_the_disk_is_not_unpacked(
     monkeypatch.setattr("submissions.jobs.checkpoints.embeddings.free_bytes", lambda folder: free)
     job = run_submitted(submit(api, images(BATCH)))
     assert (job.state, job.attempts) == (State.QUEUED, 0)
-    assert "of disk space is needed for the image; 0.0 GiB is free. The job waits for disk space." in job.log
+    assert "of disk space is needed for the image; 1 KiB is free. The job waits for disk space." in job.log
     assert not list((settings.VAR / "work").glob("image-*"))
 
 

@@ -164,7 +164,7 @@ def test_a_job_waits_for_a_disk_that_can_hold_its_embeddings(
     parent.refresh_from_db()
     assert (parent.state, parent.attempts) == (State.QUEUED, 0)
     assert parent.not_before is not None
-    assert "are free. The job waits for disk space." in parent.log
+    assert "At least 120 KiB of disk space is needed for the embeddings; 120 KiB is free." in parent.log
     Job.objects.filter(pk=parent.pk).update(not_before=None)
     run_waiting()
     parent.refresh_from_db()
