@@ -169,9 +169,9 @@ def open_meter(device: str) -> EnergyMeter:
     """
     counters_by_name: dict[str, list[Counter]] = {"CPU": [], "GPU": _gpu_counters() if device == "cuda" else []}
     if device != "cuda" or len(list_gpu_files()) < 2:
-        # Domains of a package (intel-rapl:0:0) are included in it.
-        packages = sorted(folder for folder in POWERCAP.glob("intel-rapl:*") if folder.name.count(":") == 1)
         with suppress(OSError, ValueError):  # readable only by root
+            # Domains of a package (intel-rapl:0:0) are included in it.
+            packages = sorted(folder for folder in POWERCAP.glob("intel-rapl:*") if folder.name.count(":") == 1)
             counters_by_name["CPU"] = [_package_counter(folder) for folder in packages]
     return EnergyMeter(
         " and ".join(name for name, counters in counters_by_name.items() if counters),

@@ -293,16 +293,15 @@ def _system(*, cuda: bool) -> list[str]:
             words += ["--symlink", str(path.readlink()), name]
         elif path.exists():
             words += _bind("--ro-bind", [name])
-    words += _bind("--ro-bind-try", _SYSTEM_FILES)
+    words += _bind("--ro-bind-try", _SYSTEM_FILES + (_CUDA_FILES if cuda else ()))
     if cuda:
         words += _bind("--dev-bind", map(str, sorted(Path("/dev").glob("nvidia*"))))
-        words += _bind("--ro-bind-try", _CUDA_FILES)
     visible_folders = [Path(name) for name in _SYSTEM]
     if _lies_in(settings.BASE_DIR, visible_folders):
         words += ["--tmpfs", str(settings.BASE_DIR)]
     for prefix in dict.fromkeys(map(Path, (sys.base_prefix, sys.base_exec_prefix, sys.prefix))):
         if not _lies_in(prefix, visible_folders) or _lies_in(prefix, [settings.BASE_DIR]):
-            words += [*_folders_above(str(prefix)), *_bind("--ro-bind", [str(prefix)])]
+            words += _bind("--ro-bind", [str(prefix)])
             visible_folders.append(prefix)
     if _lies_in(settings.VAR, visible_folders):
         words += ["--tmpfs", str(settings.VAR)]
@@ -310,7 +309,7 @@ def _system(*, cuda: bool) -> list[str]:
 
 
 def _bind(option: str, names: Iterable[str]) -> list[str]:
-    return [word for name in names for word in (option, name, name)]
+    return [word for name in names for word in (*_folders_above(name), option, name, name)]
 
 
 def _folders_above(target: str) -> list[str]:

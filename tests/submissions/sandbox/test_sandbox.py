@@ -73,6 +73,18 @@ def test_no_network(stranger: Stranger, listener: socket.socket) -> None:
     assert not was_called(listener)
 
 
+def test_programs_on_a_gpu_can_look_for_other_devices(stranger: Stranger) -> None:
+    """CUDA and the energy meters look for folders in /sys, of which the sandbox mounts a part."""
+    stranger.run(
+        """
+        tell(mounted=attempt(lambda: os.listdir("/sys/devices")), other=attempt(lambda: os.listdir("/sys/nothing")))
+        """,
+        device="cuda",
+    )
+    assert "did" in stranger.found["mounted"]
+    assert stranger.found["other"] == {"refused": "FileNotFoundError"}
+
+
 def test_the_network_canary_sings_without_a_sandbox(
     own_lock: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listener: socket.socket
 ) -> None:
