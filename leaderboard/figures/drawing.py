@@ -278,6 +278,7 @@ if TYPE_CHECKING:
 else:
 
     def _graph_objects() -> Any:
+        import pandas  # noqa: F401  plotly uses it even while another thread is still importing it.
         import plotly.graph_objects
 
         return plotly.graph_objects
