@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from leaderboard.boards import pages
 from leaderboard.boards.model import Block, Board, Member
 from leaderboard.boards.state import BoardState
+from leaderboard.boards.wording import significance_word
 from leaderboard.core.text.numbers import direction, format_value, signed_percent
 from leaderboard.datasets import lists
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, DatasetQuerySet
@@ -49,11 +50,18 @@ class BoardCard:
 
     @property
     def direction(self) -> str:
-        """CSS class of the difference, empty unless it is significant and no tie with the baseline is possible."""
+        """CSS class of the difference, empty unless it is significant after correction."""
+        summary = self.board.summary
+        is_lost = summary is None or summary.statement.is_lost_by_correction
+        return direction(summary.relative, self.board.measure) if summary and self.significance and not is_lost else ""
+
+    @property
+    def significance(self) -> str:
+        """Whether the difference is significant; empty if it is not, or if a tie with the baseline is possible."""
         summary = self.board.summary
         if summary is None or not summary.statement.better or summary.baseline_tied:
             return ""
-        return direction(summary.relative, self.board.measure)
+        return significance_word(summary.statement)
 
     @property
     def judgements(self) -> str:

@@ -36,7 +36,7 @@ from leaderboard.results.board_rows.rows import NO_REVISION
 from leaderboard.results.records import measure_values
 from leaderboard.results.significance.computing import measure_certainty
 from leaderboard.results.significance.statements import BoardStatements, ComparedBoard, differs
-from leaderboard.results.significance.types import METHOD, BoardCertainty, MeasureCertainty, TestSettings
+from leaderboard.results.significance.types import ALPHA, METHOD, BoardCertainty, MeasureCertainty, TestSettings
 
 OVER_QUERIES = TestSettings(
     interval="percentile bootstrap, stratified by dataset",
@@ -123,6 +123,12 @@ def _describe_tests(tests: MeasureCertainty, settings: TestSettings, baseline: s
             f"published means only. Intervals: {settings.interval} of the {tests.queries} datasets (Hartigan, 1969). p "
             f"vs {baseline}: two-sided {settings.test}."
         )
+        smallest_p = 2 / 2**tests.queries
+        if smallest_p * tests.comparison_count >= ALPHA:
+            text += (
+                f" With {tests.queries} datasets, p is at least {smallest_p:.3f}, so no difference from {baseline} is "
+                f"significant after correction for {tests.comparison_count} comparisons."
+            )
     return [f"{text} {settings.permutations:,} permutations, seed {settings.seed}.", describe_board_tests(settings)]
 
 

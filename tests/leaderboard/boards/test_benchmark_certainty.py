@@ -127,6 +127,22 @@ def test_a_hidden_dataset_prevents_tests_over_queries(scored: list[Dataset]) -> 
     assert results.queries == 6
 
 
+def test_pages_say_where_the_correction_removes_significance(client: Client) -> None:
+    """With six datasets, p is at least 2 / 64 = 0.031, and 0.062 after correction for two comparisons."""
+    datasets = [make_dataset(state=Dataset.State.REPORTED) for _ in range(6)]
+    source = make_source("paper")
+    for dataset in datasets:
+        for name, ndcg in {"Reported BM25": 0.4, "Better": 0.5, "Also better": 0.45}.items():
+            report(dataset, source, name, baseline=name == "Reported BM25", ndcg=ndcg)
+    benchmark_of(*datasets)
+    _analyse(datasets[0])
+    (note,) = [note for note in board_of().notes if "p is at least" in note]
+    assert "With 6 datasets, p is at least 0.031" in note
+    assert "no difference from BM25 is significant after correction for 2 comparisons" in note
+    card = client.get("/").content.decode().partition('href="/benchmarks/all/"')[2].partition("</article>")[0]
+    assert "significant only before correction" in card
+
+
 def test_five_datasets_of_reported_results_are_too_few() -> None:
     datasets = [scored_dataset(measures=["nDCG@10"]) for _ in range(5)]
     benchmark_of(*datasets)
@@ -168,6 +184,8 @@ def test_page_and_exports_show_the_tests(client: Client, scored: list[Dataset]) 
     page = client.get("/benchmarks/all/").content.decode()
     assert page.count('<span class="visually-hidden">, separable from the next rank</span>') == 2
     assert "1–2</small>" in page
+    assert 'class="whisker"' in page
+    assert "css/whiskers" in page
     data = client.get("/benchmarks/all/board.json").json()
     assert data["certainty"]["test"] == "paired randomization test over the queries of all datasets"
     row = next(row for row in data["rows"] if row["system"] == "Second")
