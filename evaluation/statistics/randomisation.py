@@ -101,7 +101,7 @@ class PermutedSums:
         p[zeros] = np.minimum(p[zeros], hoeffding_bound(self.values[:, zeros] - self.values[:, [anchor]]))
         differing = np.count_nonzero(self.values != self.values[:, [anchor]], axis=0)
         for system in np.flatnonzero(differing <= np.log2(self.permutations)):
-            p[system] = exact_p(self.values[:, system] - self.values[:, anchor])
+            p[system] = exact_p(self.values[:, system] - self.values[:, anchor], self._slack)
         return p
 
     def _count_extreme(self, systems: slice, anchor: int, threshold: Values) -> NDArray[np.int64]:
@@ -130,14 +130,17 @@ def hoeffding_bound(differences: Values) -> Values:
     return np.minimum(1.0, bounds)
 
 
-def exact_p(differences: ArrayLike) -> float:
-    """Return the two-sided p-value over all sign patterns of the nonzero differences of one pair of systems."""
+def exact_p(differences: ArrayLike, slack: float = 0.0) -> float:
+    """Return the two-sided p-value over all sign patterns of the nonzero differences of one pair of systems.
+
+    Sums that are smaller than the observed one by at most `slack` count as equal to it.
+    """
     nonzero = np.asarray(differences, dtype=np.float64)
     nonzero = nonzero[nonzero != 0]
     sums = np.zeros(1)
     for difference in nonzero:
         sums = np.concatenate([sums + difference, sums - difference])
-    slack = 2 * (len(nonzero) + 1) * np.finfo(np.float64).eps * np.abs(nonzero).sum()
+    slack += 2 * (len(nonzero) + 1) * np.finfo(np.float64).eps * np.abs(nonzero).sum()
     return float(np.mean(np.abs(sums) >= abs(nonzero.sum()) - slack))
 
 

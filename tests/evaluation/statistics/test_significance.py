@@ -93,6 +93,18 @@ def test_patterns_that_tie_with_the_observed_difference_are_counted() -> None:
     assert randomisation_test(values, 0)[1] == pytest.approx(expected, abs=monte_carlo_error(expected))
 
 
+@pytest.mark.parametrize("datasets", [7, 10, 12])
+def test_ties_of_published_decimals_count_in_exact_tests(datasets: int) -> None:
+    generator = np.random.default_rng(5)
+    signs = np.array(list(itertools.product((1, -1), repeat=datasets)))
+    for _ in range(100):
+        baseline = generator.integers(200, 600, datasets)
+        differences = np.round(generator.normal(15, 25, datasets)).astype(int)
+        expected = np.mean(np.abs(signs @ differences) >= abs(differences.sum()))
+        values = np.column_stack([baseline, baseline + differences]) / 1000
+        assert randomisation_test(values, 0)[1] == pytest.approx(expected, abs=1e-12)
+
+
 def test_a_p_value_is_never_zero_and_equal_systems_have_one_of_one() -> None:
     values = scores(200, 3)
     values[:, 1] = values[:, 0]
