@@ -186,6 +186,58 @@ def _get_answers(ranking: JudgedRankings) -> FoundAnswers:
     return ranking.answers
 
 
+def expected_reciprocal_rank(ranking: JudgedRankings, k: int | None, level: int) -> Values:
+    """Return ERR@k: the sum over ranks of the probability that the user stops there, divided by the rank.
+
+    A document satisfies the user with probability (2^grade − 1) / 2^m, where m is the highest grade of the qrels, at
+    least 4. Chapelle et al., CIKM 2009; with grades up to 4, values equal those of gdeval.pl.
+    """
+    highest = max(4, int(ranking.qrels.grades.max(initial=0)))
+    satisfied = (np.exp2(np.maximum(ranking.grade, 0).astype(np.float64)) - 1) / 2.0**highest
+    passed = np.concatenate([np.zeros(1), np.cumsum(np.log1p(-satisfied))])
+    first = np.searchsorted(ranking.query, ranking.query, side="left")
+    stops = satisfied * np.exp(passed[:-1] - passed[first])
+    return ranking.query_sums(stops / ranking.rank * _is_within(ranking, k))
+
+
+@dataclass(frozen=True)
+class InterpolatedPrecision:
+    """Highest precision at any rank from which on at least the share `recall` of the relevant documents is found."""
+
+    recall: float
+
+    def __call__(self, ranking: JudgedRankings, k: int | None, level: int) -> Values:
+        """Return the highest precision; the required number of documents is rounded as in trec_eval."""
+        relevant = ranking.relevant(level)
+        found = ranking.running_counts(relevant)
+        required = np.floor(self.recall * ranking.relevant_totals(level) + 0.9)
+        values = np.zeros(ranking.queries)
+        counted = relevant & (found >= required[ranking.query])
+        np.maximum.at(values, ranking.query[counted], found[counted] / ranking.rank[counted])
+        return values
+
+
+def set_precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:
+    """Return the share of relevant documents among all retrieved ones."""
+    return divide(_count_relevant(ranking, None, level), ranking.retrieved.astype(np.float64))
+
+
+def relative_set_precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:
+    """Return the number of relevant retrieved documents, divided by the highest possible number."""
+    possible = np.minimum(ranking.relevant_totals(level), ranking.retrieved)
+    return divide(_count_relevant(ranking, None, level), possible)
+
+
+def set_f1(ranking: JudgedRankings, k: int | None, level: int) -> Values:
+    """Return the harmonic mean of precision and recall of the set of retrieved documents."""
+    return divide(2 * _count_relevant(ranking, None, level), ranking.retrieved + ranking.relevant_totals(level))
+
+
+def set_average_precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:
+    """Return the product of precision and recall of the set of retrieved documents."""
+    return set_precision(ranking, k, level) * recall(ranking, None, level)
+
+
 def r_precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Return precision at the number of relevant documents."""
     possible = ranking.relevant_totals(level)

@@ -103,6 +103,17 @@ def rank_biased_precision(persistence: float) -> Family:
     )  # fmt: skip
 
 
+def interpolated_precision(recall: float) -> Family:
+    """Return the family of interpolated precision at a level of recall, which is part of its name as in ir_measures."""
+    return Family(
+        f"IPrec@{recall:g}", formulas.InterpolatedPrecision(recall), PytrecEval(f"iprec_at_recall_{recall:.2f}"),
+        f"Highest precision at any rank where {recall:.0%} of the relevant documents are found. Write other levels of "
+        "recall as IPrec@0.5.",
+        "max P@i over all i with R@i ≥ the level of recall, rounded as in trec_eval", _TREC, "none",
+        depth=_HIGHEST_CUTOFF,
+    )  # fmt: skip
+
+
 #: Upper bounds and their references, keyed by name of the measure.
 BOUNDS: dict[str, tuple[Formula, Reference]] = {
     "nDCG": (formulas.upper_ndcg, references.upper_ndcg),
@@ -111,6 +122,7 @@ BOUNDS: dict[str, tuple[Formula, Reference]] = {
     "R_cap": (formulas.all_relevant(formulas.capped_recall), references.upper_capped_recall),
     "RR": (formulas.all_relevant(formulas.reciprocal_rank), references.upper_reciprocal_rank),
     "Success": (formulas.all_relevant(formulas.success), references.upper_success),
+    "RBP": (formulas.all_relevant(formulas.RankBiasedPrecision(0.8)), references.upper_rbp),
 }
 
 
@@ -200,6 +212,38 @@ _ALL_FAMILIES = (
         "Asai et al., XOR QA, NAACL 2021, section 4.1", "required", binary=False, unit="kt", reads_texts=True,
     ),
     Family(
+        "ERR", formulas.expected_reciprocal_rank, references.expected_reciprocal_rank,
+        "Expected reciprocal rank at which a user stops who reads from the top, and whom a document satisfies with a "
+        "probability that depends on its grade.",
+        "Σ_{i≤k} (1 / i) · s_i · Π_{j<i} (1 − s_j), where s = (2^g − 1) / 2^m and m is the highest grade, at least 4",
+        "Chapelle et al., CIKM 2009", "optional", binary=False, aliases=("err@{k}",), depth=_HIGHEST_CUTOFF,
+    ),
+    interpolated_precision(0.1),
+    Family(
+        "SetP", formulas.set_precision, PytrecEval("set_P"),
+        "Share of relevant documents among all retrieved ones.", "Relevant retrieved documents / retrieved documents",
+        _TREC, "none", aliases=("set_P",),
+    ),
+    Family(
+        "SetR", formulas.recall, PytrecEval("set_recall"),
+        "Share of the relevant documents that are retrieved at any rank.", "Relevant retrieved documents / R",
+        _TREC, "none", aliases=("set_recall",),
+    ),
+    Family(
+        "SetF", formulas.set_f1, PytrecEval("set_F"),
+        "Harmonic mean of SetP and SetR.", "2 · SetP · SetR / (SetP + SetR)", _TREC, "none", aliases=("set_F",),
+    ),
+    Family(
+        "SetAP", formulas.set_average_precision, PytrecEval("set_map"),
+        "Product of SetP and SetR.", "SetP · SetR", _TREC, "none", aliases=("set_map",),
+    ),
+    Family(
+        "SetRelP", formulas.relative_set_precision, PytrecEval("set_relative_P"),
+        "Relevant retrieved documents, divided by the highest number that so many retrieved documents can contain.",
+        "Relevant retrieved documents / min(R, retrieved documents)",
+        _TREC, "none", aliases=("set_relative_P", "SetP(relative=True)"),
+    ),
+    Family(
         "Rprec", formulas.r_precision, PytrecEval("Rprec"),
         "Precision at the number of relevant documents.", "(1 / R) Σ_{i≤R} rel_i",
         _TREC, "none", aliases=("R-prec", "RPrec", "r_precision", "R-precision"),
@@ -253,17 +297,20 @@ _CUTOFF = r"(?:@|_at_|_cut_|_cut\.|_|\.)"
 #: Name, parameters, cutoff, and its unit, as in `P(rel=2)@10`, `P@10(rel=2)`, `precision_at_10`, or `P@10-l2` (ranx).
 _NAME = re.compile(
     r"\s*([A-Za-z_]+?[0-9]?(?:-[A-Za-z]+)?)\s*(?:\(([^()]*)\))?"
-    rf"\s*(?:{_CUTOFF}\s*([0-9]{{1,6}})\s*(kt)?)?\s*(?:\(([^()]*)\))?(?:-l([0-9]{{1,4}}))?\s*"
+    rf"\s*(?:{_CUTOFF}\s*([0-9]{{1,6}}|[01]\.[0-9]{{1,2}})\s*(kt)?)?\s*(?:\(([^()]*)\))?(?:-l([0-9]{{1,4}}))?\s*"
 )
-#: Notation of ranx for RBP(p=0.95): rbp.95.
+#: Notations of ranx for RBP(p=0.95), rbp.95, and of trec_eval for IPrec@0.5, iprec_at_recall_0.50.
 _RANX_RBP = re.compile(r"rbp\.([0-9]{1,4})(?![0-9])", re.IGNORECASE)
+_TREC_IPREC = re.compile("iprec_at_recall_", re.IGNORECASE)
 _PERSISTENCE = re.compile(r"p=(0?\.[0-9]{1,4})")
 #: Default parameters of ir_measures, and the keys of families that accept them.
 _DEFAULTS = {
     "dcg='log2'": ("ndcg()",),
     "judged_only=false": (
-        "ndcg()", "ndcg(dcg='exp-log2')", "ap()", "rr()", "p()", "r()", "success()", "rprec()",
+        "ndcg()", "ndcg(dcg='exp-log2')", "ap()", "rr()", "p()", "r()", "success()", "rprec()", "setp()",
     ),
+    "relative=false": ("setp()",),
+    "beta=1.0": ("setf()",),
 }  # fmt: skip
 _LEVEL = re.compile(r"rel\s*=\s*([0-9]{1,4})")
 
@@ -282,12 +329,13 @@ class Measure:
 
     @property
     def name(self) -> str:
-        """Canonical name, such as `nDCG@10`, `P(rel=2)@10`, and `nDCG(dcg='exp-log2')@10`."""
+        """Canonical name, such as `nDCG@10`, `P(rel=2)@10`, `nDCG(dcg='exp-log2')@10`, and `IPrec(rel=2)@0.1`."""
         parameters = [self.family.parameter] if self.family.parameter else []
         if self.level is not None:
             parameters.append(f"rel={self.level}")
         brackets = f"({','.join(parameters)})" if parameters else ""
-        return f"{self.family.name}{brackets}" + (f"@{self.cutoff}{self.family.unit}" if self.cutoff else "")
+        name, at, recall = self.family.name.partition("@")
+        return f"{name}{brackets}{at}{recall}" + (f"@{self.cutoff}{self.family.unit}" if self.cutoff else "")
 
     def __str__(self) -> str:
         return self.name
@@ -329,7 +377,9 @@ class Measure:
 
 def parse_measure(text: str) -> Measure:
     """Return the measure with this name in any supported notation. Raises UnknownMeasureError with suggestions."""
-    measure = _parse_alias(text.strip()) or _parse_notation(_RANX_RBP.sub(r"RBP(p=.\1)", text))
+    measure = _parse_alias(text.strip()) or _parse_notation(
+        _TREC_IPREC.sub("IPrec@", _RANX_RBP.sub(r"RBP(p=.\1)", text))
+    )
     if measure is None:
         raise UnknownMeasureError(f"{text!r} {_refusal(text)} {_KNOWN_NAMES}")
     if measure.cutoff is None and measure.family.cutoff == "required":
@@ -346,7 +396,7 @@ def upper_bound_name(name: str) -> str | None:
         measure = parse_measure(name)
     except UnknownMeasureError:  # a measure that only publications report
         return None
-    family = FAMILIES.get(f"upper({measure.family.key.removesuffix('()')})")
+    family = FAMILIES.get(f"upper({measure.family.key.removesuffix('()').removesuffix('(p=0.8)')})")
     return Measure(family, measure.cutoff, measure.level).name if family and measure.cutoff else None
 
 
@@ -368,13 +418,15 @@ def _parse_notation(text: str) -> Measure | None:
     defaults = [part for part in parameters if part in _DEFAULTS]
     parameters = [part for part in parameters if part not in _DEFAULTS]
     family = FAMILIES.get(f"{name.lower()}({','.join(parameters)}){unit or ''}")
+    if name.lower() == "iprec" and cutoff and float(cutoff) <= 1 and not parameters:
+        family, cutoff = interpolated_precision(float(cutoff)), None
     if family is None and name.lower() == "rbp":
         match_ = _PERSISTENCE.fullmatch(",".join(parameters))
         persistence = float(match_[1]) if match_ else 0.0 if parameters else 0.8
         family = rank_biased_precision(persistence) if persistence > 0 else None
     if family is None and not parameters and not unit:
         family = _BY_NAME.get(_strip_separators(name))
-    if family is None or any(family.key not in _DEFAULTS[part] for part in defaults):
+    if family is None or "." in (cutoff or "") or any(family.key not in _DEFAULTS[part] for part in defaults):
         return None
     if (cutoff and family.cutoff == "none") or (level is not None and not family.binary):
         return None
@@ -404,13 +456,15 @@ _BY_NAME = {
 }
 #: Measures of other tools that are not computed here: patterns of their names, reasons, and similar measures.
 _NOT_SUPPORTED = (
-    (r"err|nerr", "expected reciprocal rank", ("nDCG@{k}", "RR@{k}")),
+    (r"nerr(?!_)[0-9]*", "a normalized ERR", ("ERR@{k}", "nDCG@{k}")),
     (r"x?infap|statap|stat_ap", "an estimate from sampled judgments", ("AP", "Bpref")),
     (r"gm_?map|gm_?ap|gm_bpref", "a geometric mean", ("AP", "Bpref")),
-    (r"iprec|11pt", "interpolated precision", ("AP", "P@{k}")),
-    (r"set_\w+|set(p|r|f|ap)", "a measure of sets, without ranks", ("P@{k}", "R@{k}", "F1@{k}")),
-    (r"(alpha|α).?n?dcg|n?nrbp|(ap|p|ndcg).ia|strec|st.recall", "a measure of diversity", ("nDCG@{k}",)),
-    (r"hits|num_?(q|ret|rel)", "a count; a hit rate is Success", ("Success@{k}", "R@{k}", "P@{k}")),
+    (r"iprec", "it needs a level of recall from 0 to 1", ("IPrec@0.1", "AP")),
+    (r"11pt", "a mean of interpolated precision", ("IPrec@0.1", "AP")),
+    (r"set_\w+|set(p|r|f|ap|relp)", "it accepts no cutoff and no parameter except rel", ("SetP", "SetR", "SetF")),
+    (r"(alpha|α).?n?dcg|n?nrbp|(m?ap|p|ndcg|n?err).ia|s(ub)?t(opic_)?rec(all)?", "it needs judgments of subtopics",
+     ("nDCG@{k}",)),
+    (r"hits|num_?(q|ret|rel(_?ret)?)", "a count; a hit rate is Success", ("Success@{k}", "R@{k}", "P@{k}")),
     (r"(\w+_)?accuracy", "defined differently by BEIR and ir_measures; BEIR's is Success", ("Success@{k}",)),
     (r"s?dcg|n?cg|rndcg|ndcg_rel|bing|g", "another kind of gain", ("nDCG@{k}",)),
     (r"rel(ative)?_?p|rprec_mult|utility|bpm|n?inst|insq|compat|map_at_r|nauc", "a measure not computed here",

@@ -287,6 +287,16 @@ def exponential_ndcg(query: RankedQuery, k: int | None, level: int) -> float:
     return dcg(query.grades) / ideal if ideal else 0.0
 
 
+def expected_reciprocal_rank(query: RankedQuery, k: int | None, level: int) -> float:
+    """Return ERR@k by the loop of algorithm 2 in Chapelle et al. (CIKM 2009), with the constants of gdeval.pl."""
+    highest, continues, value = max([4, *query.grades_in_use.tolist()]), 1.0, 0.0
+    for rank, grade in enumerate(query.grades[:k].tolist(), 1):
+        satisfied = (2 ** max(grade, 0) - 1) / 2**highest
+        value += continues * satisfied / rank
+        continues *= 1 - satisfied
+    return value
+
+
 @dataclass(frozen=True)
 class RankBiasedPrecision:
     """RBP = (1 - p) Σ rel_i · p^(i - 1): Moffat & Zobel (TOIS 27(1), 2008)."""
@@ -371,4 +381,5 @@ upper_recall = upper(
 upper_reciprocal_rank = upper(
     lambda query, k, level: float(max(_is_relevant(query, k, level) / np.arange(1, len(query.grades[:k]) + 1)))
 )
+upper_rbp = upper(RankBiasedPrecision(0.8))
 upper_success = upper(lambda query, k, level: float(_is_relevant(query, k, level).any()))

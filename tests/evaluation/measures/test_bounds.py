@@ -46,6 +46,8 @@ def value(ranked: list[str], graded: dict[str, int], measure: str, level: int = 
     if measure == "R_cap":
         possible = min(DEPTH, sum(grade >= level for grade in graded.values()))
         return sum(graded.get(each, 0) >= level for each in ranked[:DEPTH]) / possible if possible else 0.0
+    if measure == "RBP":
+        return sum(0.2 * 0.8**rank for rank, each in enumerate(ranked[:DEPTH]) if graded.get(each, 0) >= level)
     scores = {document: float(-rank) for rank, document in enumerate(ranked[:DEPTH])}
     evaluator = pytrec_eval.RelevanceEvaluator({"q": graded}, {TREC_EVAL[measure]}, level)
     return float(evaluator.evaluate({"q": scores})["q"][TREC_EVAL[measure]])
@@ -96,7 +98,8 @@ def test_a_query_without_a_result_has_no_bound_above_nothing() -> None:
         ("Success@5", "Upper(Success)@5"),
         ("AP", None),
         ("nDCG", None),
-        ("RBP(p=0.8)@10", None),
+        ("RBP@10", "Upper(RBP)@10"),
+        ("RBP(p=0.5)@10", None),
         ("Hole@10", None),
     ],
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+import ir_measures
 import pytest
 
 from evaluation.measures.registry import (
@@ -56,6 +59,9 @@ def test_names_that_are_none(text: str) -> None:
     ("recall_cap_at_10", "R_cap@10"),
     # people
     ("hit@10", "Success@10"), ("HitRate@10", "Success@10"), ("ndcg_10", "nDCG@10"), ("MRR_10", "RR@10"),
+    ("err@20", "ERR@20"), ("iprec_at_recall_0.50", "IPrec@0.5"), ("IPrec@0.10", "IPrec@0.1"), ("IPrec@1.0", "IPrec@1"),
+    ("IPrec(rel=2)@0.3", "IPrec(rel=2)@0.3"), ("set_P", "SetP"), ("set_map", "SetAP"),
+    ("SetP(relative=True)", "SetRelP"), ("SetF(beta=1.0)", "SetF"), ("set_recall", "SetR"),
     ("R-precision", "Rprec"), ("average_precision@10", "AP@10"), ("reciprocal_rank", "RR"),
 ])  # fmt: skip
 def test_spellings_of_other_tools(spelling: str, name: str) -> None:
@@ -90,7 +96,7 @@ def test_other_values_and_parameters_of_other_measures_are_refused(text: str) ->
     ("nDCG@10", 10), ("RR@10", 10), ("Hole@20", 20), ("Judged@20", 20), ("Upper(RR)@10", 10),
     # (1 − p) Σ_{i>d} p^{i−1} = p^d is below 0.00005 from this depth on.
     ("RBP", 45), ("RBP(p=0.95)", 194), ("RBP(p=0.95)@20", 20),
-    ("RR", 0), ("R@5kt", 0),
+    ("RR", 0), ("R@5kt", 0), ("SetP", 0), ("ERR@20", 20),
     ("nDCG", 100_000), ("nDCG(dcg='exp-log2')", 100_000), ("AP", 100_000), ("Rprec", 100_000), ("Bpref", 100_000),
 ])  # fmt: skip
 def test_how_many_documents_a_measure_needs(name: str, depth: int) -> None:
@@ -98,10 +104,10 @@ def test_how_many_documents_a_measure_needs(name: str, depth: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "close"), [
-    ("ERR@20", "nDCG@20, RR@20"), ("nERR@20", "nDCG@20, RR@20"), ("hits@5", "Success@5, R@5, P@5"),
-    ("infAP", "AP, Bpref"), ("gm_map", "AP, Bpref"), ("set_recall", "P@10, R@10, F1@10"),
-    ("SetF@10", "P@10, R@10, F1@10"),
-    ("iprec_at_recall_0.10", "AP, P@10"), ("IPrec@0.1", "AP, P@10"), ("11pt_avg", "AP, P@10"),
+    ("nERR@20", "ERR@20, nDCG@20"), ("hits@5", "Success@5, R@5, P@5"),
+    ("infAP", "AP, Bpref"), ("gm_map", "AP, Bpref"), ("SetF@10", "SetP, SetR, SetF"),
+    ("SetF(beta=2.0)", "SetP, SetR, SetF"), ("IPrec", "IPrec@0.1, AP"), ("IPrec@1.5", "IPrec@0.1, AP"),
+    ("11pt_avg", "IPrec@0.1, AP"),
     ("alpha_nDCG(alpha=0.5)@20", "nDCG@20"), ("Accuracy@10", "Success@10"), ("accuracy_at_10", "Success@10"),
     ("dcg@10", "nDCG@10"), ("Rndcg", "nDCG@10"), ("num_rel_ret", "Success@10, R@10, P@10"),
     ("relative_P_5", "P@5, AP, RBP"), ("Bpref@10", "Bpref"), ("nDCG(rel=2)@10", "nDCG@10"),
@@ -154,3 +160,13 @@ def test_rank_biased_precision_is_one_measure_for_one_persistence() -> None:
     assert parse_measure("RBP(p=0.95)") == parse_measure("RBP(p=0.950)")
     assert parse_measure("RBP(p=0.95)") != parse_measure("RBP")
     assert parse_measure("RBP").trec_eval is None
+
+
+def test_all_measures_of_ir_measures_are_supported_or_refused_with_the_reason() -> None:
+    for name, measure in ir_measures.measures.registry.items():
+        cutoff = "@0.5" if name == "IPrec" else "@10" if "cutoff" in measure.SUPPORTED_PARAMS else ""
+        with suppress(UnknownMeasureError):
+            assert parse_measure(name + cutoff)
+            continue
+        with pytest.raises(UnknownMeasureError, match=r"is not supported \("):
+            parse_measure(name + cutoff)

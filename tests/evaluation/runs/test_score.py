@@ -192,7 +192,7 @@ def test_measures_that_pytrec_eval_does_not_have(tmp_path: Path) -> None:
     qrels = {"1": {"a": 1, "b": 2, "c": 1}, "2": {"y": 0}}
     found = score(
         tmp_path, run, qrels, "R_cap@2", "R_cap@4", "RR@1", "RR@2", "Hole@2", "Hole@10", "Hole(beir)@10", "Judged@3",
-        "nDCG(dcg='exp-log2')@4", "RBP(p=0.5)", "RBP(p=0.8)@2", "RBP(p=0.5,rel=2)",
+        "nDCG(dcg='exp-log2')@4", "RBP(p=0.5)", "RBP(p=0.8)@2", "RBP(p=0.5,rel=2)", "ERR@2", "ERR@10",
     )  # fmt: skip
     log3, log5 = np.log2(3), np.log2(5)
     assert found == pytest.approx({
@@ -204,6 +204,8 @@ def test_measures_that_pytrec_eval_does_not_have(tmp_path: Path) -> None:
         "Hole@10": 0.5 / 2,  # of the four retrieved
         "Hole(beir)@10": 0.25 / 2,  # y is judged for query 2
         "Judged@3": (1 / 3 + 1) / 2,
+        "ERR@2": (1 / 2) * (1 / 16) / 2,
+        "ERR@10": ((1 / 2) * (1 / 16) + (1 / 4) * (15 / 16) * (3 / 16)) / 2,
         "RBP(p=0.5)": 0.5 * (0.5 + 0.5**3) / 2,
         "RBP(p=0.8)@2": 0.2 * 0.8 / 2,
         "RBP(p=0.5,rel=2)": 0.5 * 0.5**3 / 2,

@@ -32,6 +32,8 @@ MEASURES = (
     "Rprec(rel=2)", "Bpref", "Judged@3", "Judged@10", "Hole@3", "Hole@10", "Hole(beir)@3", "Hole(beir)@10",
     "F1@1", "F1@5", "F1(rel=2)@3",
     "Answer@1", "Answer@4", "R@1kt", "R@2kt",
+    "ERR", "ERR@2", "ERR@10", "IPrec@0", "IPrec@0.1", "IPrec@0.55", "IPrec(rel=2)@0.3",
+    "SetP", "SetP(rel=2)", "SetR", "SetF", "SetAP", "SetRelP", "Upper(RBP)@3",
     "RBP(p=0.8)", "RBP(p=0.8)@3", "RBP(p=0.5,rel=2)", "Upper(nDCG)@3", "Upper(nDCG)@10", "Upper(P)@5", "Upper(R)@3",
     "Upper(R,rel=2)@10", "Upper(R_cap)@2", "Upper(RR)@3", "Upper(Success)@2",
 )  # fmt: skip

@@ -50,7 +50,8 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 def test_ir_measures_finds_the_same_values_under_the_same_names(files: tuple[Path, Path]) -> None:
     import ir_measures
 
-    names = [name for name in (*DEFAULT_MEASURES, "Rprec", "Bpref", "Judged@10") if name not in OURS_ALONE]
+    others = ("Rprec", "Bpref", "Judged@10", "ERR@20", "IPrec@0.1", "SetP", "SetR", "SetF", "SetAP")
+    names = [name for name in (*DEFAULT_MEASURES, *others) if name not in OURS_ALONE]
     measures = [ir_measures.parse_measure(name) for name in names]
     qrels, run = (list(read(str(file))) for read, file in zip(
         (ir_measures.read_trec_qrels, ir_measures.read_trec_run), files, strict=True
