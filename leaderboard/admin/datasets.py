@@ -253,7 +253,7 @@ class DatasetAdmin(TableImportExportAdmin):
 
     @admin.display(description="page")
     def page(self, dataset: Dataset) -> str:
-        return format_html('<a href="/datasets/{}/">open</a>', dataset.slug)
+        return format_html('<a href="/datasets/{}/">View</a>', dataset.slug)
 
     @admin.action(description="Rebuild BM25 baseline", permissions=["change"])
     def make_baseline(self, request: HttpRequest, datasets: QuerySet[Dataset]) -> None:

@@ -77,7 +77,7 @@ class FigureForm(forms.Form):
     use_required_attribute = False
 
     dataset = forms.ModelChoiceField(
-        Dataset.objects.listed(), to_field_name="slug",
+        Dataset.objects.listed(), to_field_name="slug", empty_label=_("Choose a dataset"),
         error_messages={"invalid_choice": _("There is no dataset %(value)s. Give its slug, as in /datasets/slug/.")},
     )  # fmt: skip
     system = forms.CharField(

@@ -325,7 +325,7 @@ _PRESETS: Mapping[str, Preset] = dict(
             Preset(
                 _("Overview"),
                 keys=(
-                    *_SCORE, "coverage", "wins", "private", "mean-latency", "index-bytes", "cost",
+                    *_SCORE, "wins", "private", "mean-latency", "index-bytes", "cost",
                     "published", "weighted-score", "corpus-index",
                 ),
             ),
@@ -389,9 +389,6 @@ def _select_columns(board: Board, columns: Sequence[Column], state: BoardState) 
     }  # Sort columns are always visible, so that the order is evident.
     if name in _PRESETS:
         keys.add(board.measure)
-    # A team's private rows must not change which columns it sees.
-    if not any(board.get_block(row) is Block.INCOMPLETE and row.ranked_in != PRIVATE for row in board.rows):
-        keys.discard("coverage")
     if name == PRESETS[0]:
         columns = [column for column in columns if column.key in sort_keys or not _is_empty_figure(board, column)]
         # A ratio is shown below its difference, and a date common to all results below the table.

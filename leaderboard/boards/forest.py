@@ -1,8 +1,8 @@
 """Forest plot on a board's first screen: the best systems' differences from the baseline, drawn as SVG.
 
 The drawing has no size of its own. Horizontal positions are percentages, so that texts keep their size on every
-screen. Names are HTML elements, which the style sheet cuts where they do not fit. Colors are those of
-static/css/board.css.
+screen. Names are HTML elements without the owner of a model; the style sheet cuts those that reach the first mark of
+their row. Colors are those of static/css/board.css.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from leaderboard.core.text.numbers import signed
 MAX_ROWS = 7
 _ROW_HEIGHT = 17
 #: Horizontal range of the plot, in percent; names are to the left, differences to the right.
-_LEFT, _RIGHT = 35.0, 84.0
+_LEFT, _RIGHT = 42.0, 84.0
+#: Distance in percent between a name and the first mark of its row.
+_MARK = 2.5
 #: Distance of the outermost interval from the ends of the range, as a share of all differences.
 _MARGIN = 0.04
 
@@ -50,8 +52,11 @@ def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str) -> SafeS
     margin = _MARGIN * ((high - low) or 1.0)
     low, high = low - margin, high + margin
 
+    def share(value: float) -> float:
+        return _LEFT + (_RIGHT - _LEFT) * (value - low) / (high - low)
+
     def position(value: float) -> str:
-        return f"{_LEFT + (_RIGHT - _LEFT) * (value - low) / (high - low):.2f}%"
+        return f"{share(value):.2f}%"
 
     roles = {row.role for row in rows}
     key = [
@@ -69,11 +74,12 @@ def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str) -> SafeS
         "has_lost": any(row.is_lost for row in rows),
         "bottom": _ROW_HEIGHT * len(rows),
         "zero": position(0.0),
-        "name_width": _LEFT - 1,
         "row_height": _ROW_HEIGHT,
         "rows": [
             {
                 **row._asdict(),
+                "label": row.name.rpartition("/")[2],
+                "name_width": f"{share(min(0.0, row.difference, *(row.interval or ()))) - _MARK:.2f}%",
                 "ends": [position(end) for end in row.interval or ()],
                 "x": position(row.difference),
                 "top": number * _ROW_HEIGHT,

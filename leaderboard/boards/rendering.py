@@ -203,9 +203,9 @@ class ColumnWriter:
             parts = (part if part[2] else empty_cell for part in zip(paddings, attributes, texts, strict=False))
             paddings, attributes, texts = map(list, zip(*parts, strict=True))
         if room is not None:
-            top = self._scale_maximum()
+            scale = room, self._scale_maximum()
             return [
-                f"<td{_title_html(cell)}{attribute}>{text}{padding}{_cell_suffix(cell, value, digits, room, top)}</td>"
+                f"<td{_title_html(cell)}{attribute}>{text}{_cell_suffix(cell, padding, value, digits, scale)}</td>"
                 for cell, value, digits, attribute, text, padding in zip(
                     self.cells, values, self.decimals, attributes, texts, paddings, strict=False
                 )
@@ -377,8 +377,10 @@ def _title_html(cell: Cell) -> str:
     return title and f' title="{cached_escape(title)}"'
 
 
-def _cell_suffix(cell: Cell, value: Value, digits: int, room: int, top: float) -> str:
-    """Return a cell's mark, its interval on the scale of 0 to `top`, and the spread over seeds.
+def _cell_suffix(cell: Cell, padding: str, value: Value, digits: int, scale: tuple[int, float]) -> str:
+    """Return a cell's mark, the padding after its number, its interval, and the spread over seeds.
+
+    `scale` is the width of spreads, and the value at the end of the intervals' scale, which begins at 0.
 
     Cells without a spread get an empty box of the same width, so that the means align. The interval is a thin line
     with two ends and a dot at the mean. It is hidden from screen readers, because the title has the same information.
@@ -386,7 +388,7 @@ def _cell_suffix(cell: Cell, value: Value, digits: int, room: int, top: float) -
     mark = cell.mark and (
         f"<sup>{cell.mark}</sup>" if SYMBOLS.issuperset(cell.mark) else f" <i>{escape(cell.mark)}</i>"
     )
-    whisker = ""
+    (room, top), whisker = scale, ""
     if isinstance(value, float) and cell.interval:
         low, high, middle = (round(end * INTERVAL_WIDTH / max(top, 1e-12)) for end in (*cell.interval, value))
         whisker = (
@@ -397,7 +399,7 @@ def _cell_suffix(cell: Cell, value: Value, digits: int, room: int, top: float) -
     if spread and not cell.noise:  # A spread over seeds gets as many decimals as the mean.
         deviation, seeds = spread.removeprefix("± ").split(" ")
         spread = f"± {float(deviation):.{digits}f} {seeds}"
-    return f"{mark}{whisker}{spread_box(room, spread)}"
+    return f"{mark}{padding}{whisker}{spread_box(room, spread)}"
 
 
 def spread_widths(rows: Sequence[Row]) -> dict[str, int]:
@@ -523,7 +525,9 @@ class RowHeads(NamedTuple):
             gap_label = _("significant gap")
             suffix += f'&ensp;<a class="badge is-gap" href="/docs/contamination/" title="{gaps.CLAIM}">{gap_label}</a>'
         facts = _facts_html(self.fact_keys, tuple(map(row.values.get, self.fact_keys)), self.implied_provenance)
-        details = (entry.configuration, self._missing_text(row), reason_gone(entry))
+        is_incomplete = "coverage" in row.cells and row.value("mean") is None  # A benchmark's row.
+        coverage = _("%s datasets") % row["coverage"].text if is_incomplete else ""
+        details = (entry.configuration, coverage, self._missing_text(row), reason_gone(entry))
         if line := DOT.join(filter(None, [facts, *map(cached_escape, details)])):
             suffix += f"<small>{line}</small>"
         is_tied = row.first_entry in self.tied_entries

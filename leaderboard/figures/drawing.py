@@ -185,7 +185,7 @@ def limit_bars(rows: Sequence[T], order: str) -> tuple[list[T], list[str]]:
 
 def bar_layout(number: int, bar_height: int = BAR, /, **options: Any) -> go.Layout:
     """Return a layout for `number` horizontal bars or rows, the first on top; `options` are further layout options."""
-    axis = {"autorange": "reversed", "showgrid": False, "ticks": "", "type": "category"}
+    axis = {"autorange": "reversed", "showgrid": False, "ticks": "", "type": "category", "dtick": 1}
     defaults = {"height": max(number, 2) * bar_height + BAR_MARGIN, "bargap": 0.25, "legend_traceorder": "normal"}
     return go.Layout({**defaults, "yaxis": axis}, **options)
 

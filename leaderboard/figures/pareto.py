@@ -277,7 +277,7 @@ def _best_line(baselines: Sequence[drawing.ChartPoint], x_axis: Mapping[str, Any
         return []
     best = (min if lower else max)(baselines, key=lambda point: point.y)
     x_range = [10**end for end in x_axis["range"]]
-    style = {"color": GREY, "width": 1.2, "dash": "dash"}
+    style = {"color": GREY, "width": 1.2, "dash": "5px,4px"}
     return [drawing.line_trace(f"{best.name} (baseline)", x_range, [best.y, best.y], style)]
 
 

@@ -107,7 +107,8 @@ def _range_bars(ranked_rows: Sequence[_RankedRow], names: Sequence[str], texts: 
         x=[round(ranked.high - ranked.low + 0.6, 1) for ranked in ranked_rows],
         customdata=list(texts),
         hovertemplate="%{y}<br>possible ranks: %{customdata}<extra></extra>",
-        marker={"color": drawing.BLUE, "opacity": 0.3, "line_width": 0},
+        opacity=0.3,  # of the trace, so that its legend has it too
+        marker={"color": drawing.BLUE, "line_width": 0},
         width=0.6,
     )
 

@@ -41,7 +41,7 @@ def code_spans(text: str) -> SafeString:
 @register.filter
 def whole(text: str) -> SafeString:
     """Return the text as HTML that is not broken within short parentheses, hyphenated names, and numbers with units."""
-    parts = re.split(r"(\([^()]{1,34}\)|(?<!\S)[^\s-]{1,16}-\S{1,18}(?!\S)|\S{1,20} \d\.\d+|[\d.,]+ ms)", text)
+    parts = re.split(r"(\([^()]{1,34}\)|(?<!\S)[^\s-]{1,16}-\S{1,18}(?!\S)|(?:p )?\S{1,20} \d\.\d+|[\d.,]+ ms)", text)
     pieces = (f'<span class="nowrap">{escape(part)}</span>' if n % 2 else escape(part) for n, part in enumerate(parts))
     return mark_safe("".join(pieces))  # noqa: S308
 

@@ -19,10 +19,10 @@ from evaluation.statistics.ladder import PUBLIC_STEP
 from leaderboard.boards import rendering
 from leaderboard.boards.columns.about import FILE_SIZE, SIZE
 from leaderboard.boards.columns.costs import WITH_SPREAD
-from leaderboard.boards.columns.significance import COLUMN_NAMES, WINS
+from leaderboard.boards.columns.significance import COLUMN_NAMES, INTERVAL, RANKS, WINS
 from leaderboard.boards.facets import LABELS, Facet
 from leaderboard.boards.filtering import offered_presets
-from leaderboard.boards.model import DELTA, Board, Column, spans
+from leaderboard.boards.model import DELTA, RATIOS, Board, Column, spans
 from leaderboard.boards.state import MAX_PINS, MAX_SORTS, PRESETS, VIEWS, WEIGHT_NAMES, BoardState, Range, Sort
 from leaderboard.models import Entry
 from leaderboard.views.board_views import export_links
@@ -226,12 +226,14 @@ class _BoardPage:
     def _picker(self) -> SafeString:
         """Return the HTML of a check box per column, by group; visible columns are checked."""
         visible_keys = {column.key for column in self.board.shown}
+        shown_elsewhere = {INTERVAL, RANKS, *RATIOS}  # In the columns of rank, score, and difference.
         items = []
         for group, columns in groupby(self.board.columns[1:], lambda column: column.group_label):
             boxes = "".join(
                 f'<li><label><input type="checkbox" id="column-{escape(column.key)}" name="columns" '
                 f'value="{escape(column.key)}"{" checked" if column.key in visible_keys else ""}>'
-                f"<span>{escape(column.head)}</span></label></li>"
+                f"<span>{escape(column.head)}{_(' as its own column') * (column.key in shown_elsewhere)}</span>"
+                "</label></li>"
                 for column in columns
             )
             items.append(f'<fieldset class="facet"><legend>{escape(_(group))}</legend><ul>{boxes}</ul></fieldset>')

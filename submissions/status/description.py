@@ -123,6 +123,11 @@ class JobStatus(_Result):
         return None if self.entry is None or self.job.dataset.hidden else self.entry.missing_queries
 
     @property
+    def depth_cap(self) -> int | None:
+        """Depth of the run, if measures read more documents."""
+        return next(filter(None, (score.capped_at for score in self.scores)), None)
+
+    @property
     def waits(self) -> bool:
         """Whether the job waits for a worker."""
         return self.queue_position is not None

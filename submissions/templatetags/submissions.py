@@ -36,8 +36,8 @@ def signed_percent(value: float) -> str:
 
 
 def _with_sign(text: str) -> str:
-    """Return the text with a true minus sign, or without a sign if it is zero."""
-    return text.replace("-", numbers.MINUS) if re.search("[1-9]", text) else text[1:]
+    """Return the text with a true minus sign, or with ± if it is zero."""
+    return text.replace("-", numbers.MINUS) if re.search("[1-9]", text) else f"±{text[1:]}"
 
 
 @register.filter

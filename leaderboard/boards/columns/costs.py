@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext_noop as _
 
 from evaluation.efficiency import PROTOCOL, is_brief
@@ -54,6 +56,11 @@ def relative_spread(figures: Mapping[str, Any]) -> float:
     if spread is None or figures["protocol"] != PROTOCOL or is_brief(figures):
         return UNKNOWN_NOISE
     return max(float(spread / figures["latency_ms"]["mean"]), BETWEEN_JOBS)
+
+
+def time_html(value: float, *, is_doubtful: bool) -> SafeString:
+    """Return a time as HTML, with a superscript mark if it is doubtful."""
+    return format_html("{}<sup>{}</sup>" if is_doubtful else "{}", format_quantity(value), DOUBTFUL_MARK)
 
 
 class CostColumn(NamedTuple):

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from django.db.models import Exists, F, OuterRef, TextField
 from django.db.models.functions import Cast
+from django.utils.translation import gettext as _
 
 from leaderboard.boards.columns.about import ARCHITECTURES
-from leaderboard.boards.columns.costs import DOUBTFUL_MARK
+from leaderboard.boards.columns.costs import time_html
 from leaderboard.boards.columns.gap import gap_texts
 from leaderboard.boards.columns.significance import (
     difference_interval_text,
@@ -18,7 +19,6 @@ from leaderboard.boards.columns.significance import (
     interval_text,
     ranks_text,
 )
-from leaderboard.boards.model import rank_label
 from leaderboard.boards.system.standing import RankedBoard, ranked_boards
 from leaderboard.boards.wording import separation_text, significance_text
 from leaderboard.core import anonymity
@@ -26,7 +26,7 @@ from leaderboard.core.text import numbers
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.models import DECLARED_NUMBERS, Entry, EntryQuerySet, Seed, System, short_citation
 from leaderboard.results.agreement import PublishedScore
-from leaderboard.results.board_rows.entry_rows import EntryRow
+from leaderboard.results.board_rows.entry_rows import CLOSED, REPORTED, EntryRow
 from leaderboard.results.board_rows.measurements import MeasuredEntry, system_measurements
 from leaderboard.results.reported_facts import fact_texts, is_url
 from leaderboard.results.significance.statements import (
@@ -38,6 +38,7 @@ from leaderboard.results.significance.statements import (
 )
 from leaderboard.results.significance.types import EntryCertainty
 from leaderboard.results.values import is_about_judging, is_word_pieces
+from leaderboard.systems.baselines import BM25
 
 #: Columns of an entry that its result contains unchanged.
 _ENTRY_FIELDS = (
@@ -180,6 +181,8 @@ def _build_result(
     delta = numbers.difference(value, baseline)
     word_pieces = None if is_word_pieces(row["configuration"]) else row["word_pieces"].get(measure)
     is_reported = row["provenance"] == Entry.Provenance.REPORTED
+    # Boards give the baselines of all publications one name, too.
+    baseline_name = BM25.name if is_reported or not baseline_entry else baseline_entry.system
     statement, tests = statements_by_entry.for_entry(entry.pk, measure), statements_by_entry.tests(measure)
     others_tied = len(statements_by_entry.tied_with_best(measure) - {entry.pk})
     return Result(
@@ -208,7 +211,7 @@ def _build_result(
         word_pieces_relative=numbers.relative_difference(value, word_pieces),
         seeds=_seed_results(row["seeds"], sorted_measures),
         baseline_slug=baseline_entry.slug if baseline_entry else "",
-        baseline_name=baseline_label(baseline_entry.system, row["dataset__name"]) if baseline_entry else "",
+        baseline_name=baseline_label(baseline_name, row["dataset__name"]) if baseline_entry else "",
         certainty=tests.entries.get(entry.pk) if tests is not None else None,
         better_than_baseline=statement.better,
         tied_with_best=statement.tied_with_best,
@@ -299,7 +302,8 @@ class Result(NamedTuple):
     def text(self) -> dict[str, Any]:
         """Its numbers, formatted for the page."""
         return {
-            "rank": f"{rank_label(self.rank, self.ranked_in)} of {self.of}" if self.rank else "",
+            "rank": f"{self.rank} of {self.of}" if self.rank else "",
+            "rank_kind": {REPORTED: _("reported"), CLOSED: _("closed APIs")}.get(self.ranked_in, ""),
             "value": numbers.format_value(self.value, numbers.DECIMALS),
             "deviation": numbers.format_value(self.deviations.get(self.measure), numbers.DECIMALS),
             "baseline": numbers.format_value(self.baseline, numbers.DECIMALS),
@@ -328,9 +332,7 @@ class Result(NamedTuple):
     def _latency_text(self) -> str:
         """Return the newest mean latency of whole searches in milliseconds, marked if doubtful; empty if unknown."""
         latest = next((item for item in reversed(self.measured) if not item.over_stored_runs), None)
-        if latest is None:
-            return ""
-        return numbers.format_quantity(latest.latency["mean"]) + (f" {DOUBTFUL_MARK}" if latest.doubt else "")
+        return time_html(latest.latency["mean"], is_doubtful=bool(latest.doubt)) if latest else ""
 
     def _certainty_texts(self) -> dict[str, str]:
         """Return interval, rank range, p-values, and W/T/L as texts, with dashes for unknown ones."""

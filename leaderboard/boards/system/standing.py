@@ -65,6 +65,7 @@ class Standing:
     others_tied: int = 0
     slug: str = ""
     against: tuple[str, str] = ("", "")
+    baseline_slug: str = ""
     published: PublishedScore | None = None
 
     @property
@@ -121,6 +122,13 @@ class Standing:
         return f"/compare/?system={first}&system={second}&dataset={self.dataset_slug}"
 
     @property
+    def baseline_path(self) -> str:
+        """URL of the comparison with the baseline; empty if it is this system, or `against`."""
+        if not self.slug or self.baseline_slug in ("", self.slug, self.against[0]):
+            return ""
+        return f"/compare/?system={self.baseline_slug}&system={self.slug}&dataset={self.dataset_slug}"
+
+    @property
     def badge_path(self) -> str:
         return f"/systems/{self.slug}/badge.svg?dataset={self.dataset_slug}"
 
@@ -165,6 +173,7 @@ def _standing(
         score=score,
         delta=numbers.difference(score, baseline.scores[measure]) if baseline else None,
         baseline=baseline_label(baseline.system, name) if baseline else "",
+        baseline_slug=baseline.slug if baseline else "",
         is_baseline=entry.is_baseline,
         said=board_statements.for_entry(entry.pk, measure),
         published=board.published(measure, own_rows).get(entry.pk),

@@ -5,12 +5,12 @@ from typing import Any
 
 from leaderboard.boards.columns.costs import (
     COSTS,
-    DOUBTFUL_MARK,
     OVER_STORED_RUNS,
     CostColumn,
     common_currency,
     latency_noise,
     no_noise,
+    time_html,
     unit_with_currency,
 )
 from leaderboard.boards.system.depth import Axis, DepthPoint, depth_series, variant_depth
@@ -122,7 +122,7 @@ def cost_table(results: Iterable[Result]) -> dict[str, Any] | None:
     columns = [
         (
             column._replace(unit=unit_with_currency(currency, column.unit)),
-            [_text(column.value(item), is_doubtful=column.is_timed and bool(item.doubt)) for _, item in measurements],
+            [_text(column, item) for _, item in measurements],
         )
         for column in _COLUMNS
     ]
@@ -173,10 +173,17 @@ def depth_charts(results: Sequence[Result]) -> list[dict[str, Any]]:
     return charts
 
 
-def _text(value: float | None, *, is_doubtful: bool) -> str:
+def _text(column: CostColumn, measurement: MeasuredEntry) -> str:
+    """Return a cost as text. The uncertainty of the latency has as many decimals as the latency."""
+    value = column.value(measurement)
+    if value is None:
+        return "—"
+    if column is _SPREAD:
+        decimals = len(format_quantity(measurement.latency["mean"]).partition(".")[2])
+        return f"{max(value, 10**-decimals):,.{decimals}f}"
     if isinstance(value, int):  # An exact count.
         return f"{value:,}"
-    return "—" if value is None else format_quantity(value) + (f" {DOUBTFUL_MARK}" if is_doubtful else "")
+    return time_html(value, is_doubtful=column.is_timed and bool(measurement.doubt))
 
 
 def _page_column(
@@ -195,9 +202,10 @@ def _latency_part(name: str, label: str) -> CostColumn:
 
 
 _LATENCY, *_OTHER_COSTS = COSTS
+_SPREAD = _page_column("±", "ms", "uncertainty of the mean", lambda item: item.figures.get("spread_ms"))
 _COLUMNS = [
     _LATENCY._replace(note="mean of single warm searches", whole_searches=False),
-    _page_column("±", "ms", "uncertainty of the mean", lambda item: item.figures.get("spread_ms")),
+    _SPREAD,
     *(_latency_percentile(name) for name in ("p50", "p95", "p99")),
     _page_column("Searches", "", "number of timed searches", lambda item: item.figures["searches"]),
     _page_column("Queries", "", "number of distinct queries that were timed", lambda item: item.figures["queries"]),

@@ -357,6 +357,7 @@ def _board_values(source: Source) -> dict[tuple[str, str], dict[str, str]]:
             if figure["name"] not in entry.scores:
                 name = ", ".join(filter(None, (figure["name"], figure["hardware"])))
                 values[name] = f"{board_value(figure)[1]} {board_unit(figure)[0]}"
+        values[_("architecture")] = entry.system.get_architecture_display()
         if entry.system.parameter_count is not None:
             values[_("parameters")] = f"{format_quantity(entry.system.parameter_count / 1e6)} M"
         values[_("page or table")] = entry.locator

@@ -120,7 +120,7 @@ class Neighbour(NamedTuple):
 def neighbours(version_id: int, limit: int = 5) -> list[Neighbour]:
     """Return the datasets with public documents whose corpora overlap most with this version's, in one query.
 
-    They are sorted by overlap, highest first. Only current versions count.
+    They are sorted by overlap, highest first. Only current versions count, and twins do not: they have the same corpus.
     """
     pairs = Overlap.objects.filter(Q(first=version_id) | Q(second=version_id)).select_related(
         "first__dataset", "second__dataset"
@@ -129,6 +129,9 @@ def neighbours(version_id: int, limit: int = 5) -> list[Neighbour]:
     for pair in pairs:
         other_version = pair.second if pair.first_id == version_id else pair.first
         dataset = other_version.dataset
+        datasets = pair.first.dataset, pair.second.dataset
+        if {each.pk for each in datasets} & {each.twin_of_id for each in datasets}:
+            continue
         is_public = dataset.documents_visibility == Visibility.PUBLIC and not dataset.runs_only
         if is_public and dataset.state != Dataset.State.PREPARING and dataset.current_version_id == other_version.pk:
             result.append(Neighbour(dataset.slug, dataset.name, pair.weighted_jaccard))

@@ -182,6 +182,7 @@ def test_costs_are_previewed_and_stored_in_the_units_of_boards(curator: Client) 
     assert not AuditRecord.objects.filter(action="reported figure entered").exists()
     values = {change["field"]: (change["old"], change["new"]) for change in preview.context["rows"][0]["changes"]}
     assert values == {
+        "architecture": ("", "dense"),
         "nDCG@10": ("", "0.515"), "latency, 1 A100 GPU": ("", "58 ms"), "index size": ("", "1.61 GB"),
         "cost": ("", "0.19 USD per 1,000 queries"), "parameters": ("", "110 M"), "page or table": ("", "Table 2"),
     }  # fmt: skip

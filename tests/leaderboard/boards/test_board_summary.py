@@ -420,6 +420,20 @@ def test_an_interval_that_is_significant_only_uncorrected_is_dashed_and_in_the_k
     assert "uncorrected" not in draw_forest(rows[:1], "nDCG@10", "BM25")
 
 
+def test_names_in_the_plot_have_no_owner_and_end_before_the_first_mark_of_their_row() -> None:
+    rows = [ForestRow("org/model", 0.3, (0.2, 0.4), "best"), ForestRow("BM25 (no stemming)", -0.1, None, "other")]
+    plot = draw_forest([*rows, ForestRow("BM25", 0.0, None, "baseline")], "nDCG@10", "BM25")
+    assert re.findall(r'class="forest-name" title="(.*?)">(.*?)<', plot) == [
+        ("org/model", "model"),
+        ("BM25 (no stemming)", "BM25 (no stemming)"),
+        ("BM25", "BM25"),
+    ]
+    widths = [float(width) for width in re.findall(r'<foreignObject[^>]* width="([\d.]+)%"', plot)]
+    marks = [float(x) for x in re.findall(r'class="mark[^>]* x="([\d.]+)%"', plot)]
+    assert widths[0] == widths[2] > widths[1] > 35
+    assert all(width < mark for width, mark in zip(widths, marks, strict=True))
+
+
 def test_reported_differences_on_the_first_screen_are_crosses(client: Client) -> None:
     dataset, paper = scored_dataset(), make_source("paper")
     name = "A system with a name of more than twenty-one characters"

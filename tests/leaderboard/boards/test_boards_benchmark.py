@@ -48,7 +48,7 @@ def values(board: Board, system: str) -> dict[str, Any]:
     return board.exported(next(row for row in board.rows if row.entry.system == system))
 
 
-def test_a_mean_is_given_only_to_rows_with_every_counted_dataset() -> None:
+def test_a_mean_is_given_only_to_rows_with_every_counted_dataset(client: Client) -> None:
     first, second, third = scored_dataset(), scored_dataset(), scored_dataset()
     benchmark_of(first, second, shown=(third,))
     complete, partial = make_system("complete"), make_system("partial")
@@ -61,6 +61,11 @@ def test_a_mean_is_given_only_to_rows_with_every_counted_dataset() -> None:
     assert (values(board, "partial")["mean"], values(board, "partial")["coverage"]) == (None, "1/2")
     assert [row.rank_label for row in board.rows] == ["1", ""]
     assert values(board, "partial")[third.slug] == 0.9
+    page = client.get("/benchmarks/all/").content.decode()
+    assert 'id="by-coverage"' not in page, "the overview has the coverage where it is incomplete"
+    assert "1/2 datasets</small>" in page
+    assert "2/2 datasets" not in page
+    assert "css/whiskers.css" in page
 
 
 def test_average_and_wins_are_against_the_baseline_of_the_same_group() -> None:

@@ -349,10 +349,19 @@ def test_a_doubtful_time_is_marked_on_pages_in_exports_and_in_the_api(client: Cl
     assert client.get(f"{address}board.json").json()["rows"][0]["marks"]["times-bm25"] == "?"
     assert "5.00" in client.get(f"{address}board.md").content.decode()
     page = one_line(client.get(f"/systems/{entry.system.slug}/").content.decode())
-    assert f"? {reason}" in page
-    assert "5.00 ?" in page
+    assert f"? {dataset.name}: {reason}" in page
+    assert "5.00<sup>?</sup>" in page
+    assert "5.00 ?" not in page
     [measured] = client.get(f"/api/v1/systems/{entry.system.slug}/").json()["results"][0]["measured"]
     assert measured["doubt"] == reason
+
+
+def test_the_uncertainty_of_a_latency_has_its_decimals_on_a_systems_page(client: Client) -> None:
+    dataset = scored_dataset()
+    entry = score(dataset, "quick", ndcg=0.5)
+    cost(entry, 0.248, spread_ms=0.00498)
+    page = client.get(f"/systems/{entry.system.slug}/").content.decode()
+    assert '<td class="n">0.005</td>' in page
 
 
 def test_a_doubtful_time_is_neither_compared_in_the_verdict_nor_plotted_nor_weighted() -> None:

@@ -255,7 +255,7 @@ def test_badge_and_system_page_rank_as_the_board_does(client: Client) -> None:
     assert result["baseline"] == 0.1
     assert said("printed-paper")[0] == "0.950 · 1 of 1 reported"
     page = client.get(f"/systems/{shut.slug}/").content.decode()
-    assert "c 1 of 1" in page
+    assert '1 of 1<small class="below">closed APIs</small>' in one_line(page)
     assert "1st of 1 with nDCG@10 0.900" in page, "what the page says first"
 
     renew_judgements(dataset)

@@ -109,7 +109,18 @@ def test_nothing_is_said_over_hidden_judgements_nor_of_reported_figures(client: 
     report(dataset, make_source("paper"), "printed", ndcg=0.4)
     page = client.get("/systems/printed-paper/").content.decode()
     assert "95% interval" not in page
-    assert "r: rank among reported figures" in page, "what a rank with r is among"
+    assert "1 of 1" in page
+    assert "r 1 of 1" not in page
+    assert '<span class="unit">reported</span>' in page, "once, in the head"
+
+
+def test_the_baseline_of_a_publication_has_the_name_that_boards_give_it(client: Client) -> None:
+    dataset, paper = scored_dataset(), make_source("paper")
+    report(dataset, paper, "mteb/baseline-bm25s", baseline=True, ndcg=0.4)
+    report(dataset, paper, "model", ndcg=0.5)
+    page = one_line(client.get("/systems/model-paper/").content.decode())
+    assert page.count('data-label="Δ vs BM25"') == 1
+    assert "Δ vs mteb" not in page
 
 
 def test_all_measures_are_a_table_and_dashes_are_no_zeros(client: Client) -> None:

@@ -214,6 +214,8 @@ def test_collections_are_compared_where_their_documents_are_public(client: Clien
     assert [dataset.slug for dataset in public_overlaps().datasets] == ["hidden", "one", "two"]
     assert one.current_version_id is not None
     assert {near.slug for near in neighbours(one.current_version_id)} == {"hidden", "two"}
+    Dataset.objects.filter(pk=hidden.pk).update(twin_of=one)
+    assert [near.slug for near in neighbours(one.current_version_id)] == ["two"], "a twin has the same corpus"
     plot = drawn("overlap")
     assert set(column(plot, "Dataset")) == {"Hidden", "One", "Two"}
     assert column(plot, "One")[list(column(plot, "Dataset")).index("Two")] == pytest.approx(1)

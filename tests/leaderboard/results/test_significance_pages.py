@@ -76,6 +76,14 @@ def test_no_two_columns_of_a_board_have_one_head(board: Dataset) -> None:
     assert {"p vs BM25", "p vs best", "95% interval", "Δ 95% interval"} <= set(labels)
 
 
+def test_the_menu_of_columns_names_what_other_columns_already_show(client: Client, board: Dataset) -> None:
+    compute_certainty(board)
+    page = client.get(f"/datasets/{board.slug}/").content.decode()
+    names = ["Rank range", "95% interval", "Δ %"]
+    assert [page.count(f"<span>{name} as its own column</span>") for name in names] == [1, 1, 1]
+    assert page.count("as its own column") == 3
+
+
 def test_a_board_is_ordered_by_rank_interval_interval_and_p(board: Dataset) -> None:
     compute_certainty(board)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.template.loader import render_to_string
 from django.test import Client
@@ -25,6 +27,20 @@ def test_only_what_is_shown_to_be_better_than_the_baseline_is_green(better: bool
     said = Statement(better=better)
     standing = Standing("Demo", "demo", "nDCG@10", 0.3, 0.1, "BM25", is_baseline=False, said=said)
     assert ("is-good" in render_to_string("submissions/_result.html", {"standing": standing})) is green
+
+
+def test_a_result_is_compared_with_the_leader_and_the_baseline() -> None:
+    def links(leader: str, baseline: str) -> list[str]:
+        standing = Standing(
+            "Demo", "demo", "nDCG@10", 0.3, 0.1, "BM25", is_baseline=False, said=Statement(), slug="mine",
+            against=(leader, leader), baseline_slug=baseline,
+        )  # fmt: skip
+        return re.findall(
+            r"/compare/\?system=(\S+?)&", render_to_string("submissions/_result.html", {"standing": standing})
+        )
+
+    assert links("best", "bm25") == ["best", "bm25"]
+    assert links("bm25", "bm25") == ["bm25"]
 
 
 @pytest.mark.parametrize("public", ["yes", ""])

@@ -27,5 +27,6 @@ def test_measures_that_read_deeper_than_the_run_are_remarked_and_marked(demo: Da
         api.client.force_login(api.user)
         page = one_line(api.client.get(f"/submissions/{identifier}/").content.decode())
         assert page.count('class="is-capped"') == marks
-        assert page.count("capped: the run has at most 50 documents for a query") == marks
+        assert page.count("</a><sup>†</sup>") == marks
+        assert page.count("† capped: the run has at most 50 documents for a query") == marks
         assert ("R@100 may be lower" in page) == bool(marks)
