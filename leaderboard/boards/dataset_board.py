@@ -167,9 +167,9 @@ class RankedDataset:
 def slice_notes(queries: QuerySlice, *, is_tested: bool) -> list[str]:
     """Return the notes on a board over a slice; `is_tested` tells whether it has intervals and tests."""
     notes = [
-        f"Scores, differences, intervals, tests, and ranks are over {queries.text}: {queries.definition}. Reported "
-        "results and results on earlier judgments have no per-query values on these judgments, and therefore no score "
-        "here. Costs are those of all queries."
+        f"Exploratory: not corrected for the choice of slice. Scores and tests are over {queries.text}: "
+        f"{queries.definition}. Reported results and results on earlier judgments have no per-query values on these "
+        "judgments, and therefore no score here. Costs are those of all queries."
     ]
     if not queries.has_enough_queries:
         notes.append(f"Slices of fewer than {MIN_TESTED} queries have no intervals or tests.")

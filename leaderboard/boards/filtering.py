@@ -390,7 +390,7 @@ def _select_columns(board: Board, columns: Sequence[Column], state: BoardState) 
     if name in _PRESETS:
         keys.add(board.measure)
     if name == PRESETS[0]:
-        columns = [column for column in columns if column.key in sort_keys or not _is_empty_figure(board, column)]
+        columns = [column for column in columns if column.key in sort_keys or not _is_sparse(board, column)]
         # A ratio is shown below its difference, and a date common to all results below the table.
         redundant_keys = set(RATIOS) if any(column.key == DELTA for column in columns) else set()
         if len({row.value("published") for row in board.rows} - {None}) == 1:
@@ -403,12 +403,13 @@ def _select_columns(board: Board, columns: Sequence[Column], state: BoardState) 
     return _fill_overview(board, columns, selected_columns) if name == PRESETS[0] else selected_columns
 
 
-def _is_empty_figure(board: Board, column: Column) -> bool:
-    """Return whether a column of costs is empty in all rows of the page that are not folded."""
+def _is_sparse(board: Board, column: Column) -> bool:
+    """Return whether unfolded rows of the page lack a column: of costs all, of additional measures over 80%."""
     # A team's private rows must not change which columns it sees.
     rows = [row for row in board.rows if board.get_block(row) is not Block.INCOMPLETE and row.ranked_in != PRIVATE]
-    cells = [row[column.key] for row in rows] if column.kind == "figure" else []
-    return bool(cells) and all(cell.value is None and not cell.text for cell in cells)
+    filled = sum(row[column.key].value is not None or bool(row[column.key].text) for row in rows)
+    share = 0.2 if column.group_slug == _MEASURE_GROUP else 0 if column.kind == "figure" else -1
+    return bool(rows) and filled <= share * len(rows)
 
 
 def _fill_overview(board: Board, columns: Sequence[Column], selected_columns: Sequence[Column]) -> list[Column]:

@@ -62,8 +62,7 @@ def summarize_dataset(board: Board, facts: DatasetFacts, *, is_filtered: bool) -
     summary = leader.summary(board.measure, "relative", judgments, is_filtered=is_filtered) if leader else None
     if summary is None or facts.slice is None:
         return summary
-    headline = _("%(headline)s, on %(queries)s") % {"headline": summary.headline, "queries": facts.slice.text}
-    return replace(summary, headline=headline, parts=[Part(_("Queries"), facts.slice.text), *summary.parts])
+    return replace(summary, parts=[Part(_("Queries"), facts.slice.text), *summary.parts])
 
 
 def summarize(board: Board, *, measure: str, key: str, relative: str, is_filtered: bool) -> Summary | None:
@@ -220,6 +219,10 @@ class _Leader:
                 lead += f" ({certainty})"
             if tied_baseline is not None:
                 lead = _("%(lead)s when tested alone") % {"lead": lead}
+        if equal := sum(_number(row, self.key) == self.score for row in self.rows) - 1:
+            ties = ngettext("ties with %(count)s other at %(score)s", "ties with %(count)s others at %(score)s", equal)
+            ties %= {"count": apnumber(equal), "score": format_value(self.score, 3)}
+            lead = ties if self.best.entry.is_baseline or not relative else f"{ties}, {lead}"
         if not self.board.statements.tied_with_best(self.board.measure) or len(self.rows) < 2:
             return lead
         if not self.tied:

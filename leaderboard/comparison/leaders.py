@@ -41,12 +41,12 @@ class BoardCard:
 
     @property
     def delta(self) -> str:
-        """Relative difference between the leader and the baseline.
+        """Relative difference between the leader and the baseline, such as `+12.0%`, or `13×` from +900% on.
 
         Empty if the leader is the baseline or the board has none.
         """
         relative = self.board.summary.relative if self.board.summary else None
-        return signed_percent(relative) if relative else ""
+        return "" if not relative else f"{relative + 1:.0f}×" if relative >= 9 else signed_percent(relative)
 
     @property
     def direction(self) -> str:
@@ -123,6 +123,16 @@ def board_cards(*, with_reported: bool = True) -> BoardCards:
         _benchmark_card(row, members_by_benchmark.get(row["pk"], []), rows, certainty) for row in benchmarks
     ]
     return BoardCards(sorted(benchmark_cards, key=lambda card: -card.year), cards, len(datasets) + len(benchmark_cards))
+
+
+def benchmark_places(slug: str) -> list[tuple[Any, ...]]:
+    """Return the cards of benchmarks with a system's mean, rank, and number of datasets there."""
+    return [
+        (card, row.value(card.board.sort), row.rank_label, row["coverage"].text)
+        for card in board_cards(with_reported=False).benchmarks
+        for row in card.board.rows
+        if row.entry.slug == slug
+    ]
 
 
 _WITHOUT_JUDGING = dict.fromkeys(("protection", "current_qrels__statistics", "current_qrels__judged_by"))

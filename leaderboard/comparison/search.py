@@ -7,7 +7,7 @@ from itertools import chain
 from operator import and_
 from typing import Any, NamedTuple
 
-from django.db.models import Case, Count, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When, Window
+from django.db.models import Case, Count, Exists, F, OuterRef, Q, QuerySet, Subquery, Value, When, Window
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
@@ -47,9 +47,8 @@ def read_query(text: str) -> str:
 def search(query: str, kind: str = "") -> list[SearchResult]:
     """Return up to `MAX_RESULTS` results of each kind, or up to `MAX_RESULTS_OF_ONE_KIND` of `kind`.
 
-    Names that begin with the query come first. A query without words has no results. An anonymous system matches only
-    by its own name and architecture, and its team only if another of its systems is not anonymous. Takes at most eight
-    database queries.
+    Names that begin with the query come first, then systems with results scored here or on many datasets. An anonymous
+    system matches only by its own name and architecture, and its team only if another of its systems is not anonymous.
     """
     words = query.casefold().split()
     if not words:
@@ -60,7 +59,8 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
     own_entries = EntryQuerySet(Entry).public().filter(system=OuterRef("pk"))
     dataset = Subquery(own_entries.order_by("dataset__name").values("dataset__name")[:1])
     counts = own_entries.order_by().values("system").annotate(number=Count("dataset", distinct=True))
-    dataset_count = Subquery(counts.values("number"))
+    run_here = Exists(own_entries.exclude(provenance=Entry.Provenance.REPORTED))
+    columns = {"dataset": dataset, "datasets": Subquery(counts.values("number")), "run_here": run_here}
     limit = MAX_RESULTS_OF_ONE_KIND if kind else MAX_RESULTS
     round_subjects = ("dataset__name", "benchmark__name")
     shown_team = Case(When(anonymity.anonymous_now(), then=Value("")), default=anonymity.team_name())
@@ -76,8 +76,9 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
 
         `describe` turns `description_columns` into texts.
         """
-        rank = Case(When(name__istartswith=query, then=Value(0)), default=Value(1), output_field=IntegerField())
-        matches = rows.filter(_contains_all(words, *fields)).annotate(of=Window(Count("*"))).order_by(rank, "name")
+        begins = Q(name__istartswith=query) | Q(name__icontains=f"/{query}")
+        matches = rows.alias(begins=begins).filter(_contains_all(words, *fields)).annotate(of=Window(Count("*")))
+        matches = matches.order_by("-begins", *(("-run_here", "-datasets") if result_kind == "system" else ()), "name")
         results = []
         for title, slug, total, *texts in matches[:limit].values_list("name", "slug", "of", *description_columns):
             description = ", ".join(filter(None, describe(*texts) if describe else texts))
@@ -91,7 +92,7 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
         ),
         "system": lambda: find_rows(
             "system",
-            systems.annotate(shown=shown_team, by=anonymity.team_name(), dataset=dataset, datasets=dataset_count),
+            systems.annotate(shown=shown_team, by=anonymity.team_name(), **columns),
             ("name", "architecture", "shown"),
             *("by", "source__authors", "source__year", "architecture", "dataset", "datasets"),
             describe=_describe_system,

@@ -29,6 +29,10 @@ class SystemChoice(NamedTuple):
     by: str
 
     @property
+    def short_name(self) -> str:
+        return self.name.rpartition("/")[2]
+
+    @property
     def label(self) -> str:
         return f"{self.name} ({self.by})" if self.by else self.name
 
@@ -53,6 +57,7 @@ class ComparedEntry(NamedTuple):
     scores: Mapping[str, float]
     deviations: Mapping[str, float]
     dataset_id: int = 0
+    training: str = ""
 
     @property
     def is_current(self) -> bool:
@@ -173,6 +178,7 @@ def entries_of_systems(slugs: Sequence[str]) -> list[ComparedEntry]:
             "scores",
             "deviations",
             "dataset_id",
+            "training",
         )
     )
     return [ComparedEntry(*row) for row in rows]

@@ -58,7 +58,7 @@ class ComparedCell:
         """Formatted values for the page and the exports."""
         return {
             "value": numbers.format_value(self.value, numbers.DECIMALS),
-            "delta": numbers.signed(self.delta, numbers.DECIMALS),
+            "delta": numbers.signed(self.delta and round(self.delta, numbers.DECIMALS), numbers.DECIMALS),
             "direction": self.direction if self.is_significant else "ns",
             "p": "—" if self.tested is None else format_p_value(self.tested.p),
             "corrected": "" if self.corrected is None else self.corrected.text,
@@ -68,7 +68,7 @@ class ComparedCell:
 
     @property
     def direction(self) -> str:
-        return numbers.direction(self.delta, self.measure)
+        return numbers.direction(self.delta and round(self.delta, numbers.DECIMALS), self.measure)
 
     @property
     def p_values_text(self) -> str:
@@ -128,7 +128,7 @@ class Comparison:
     number of tests that were corrected together. `means` are over `common` datasets. If `whole` is true, they come
     from the board of `benchmark`, over the datasets that it counts. Otherwise they are over the datasets on which all
     systems can be compared by the same measure (within a benchmark, those that it counts), and None if there are fewer
-    than two.
+    than two. `won` counts outcomes on the same datasets, which are `counted`, or on all without means.
     """
 
     rows: list[ComparedDataset]
@@ -140,6 +140,7 @@ class Comparison:
     common: int
     means: list[ComparedCell] | None
     won: list[tuple[int, int, int]]
+    counted: Sequence[ComparedDataset]
     benchmark: BenchmarkScope | None = None
     whole: bool = False
 
@@ -160,8 +161,9 @@ def compare(slugs: Sequence[str], entries: Sequence[ComparedEntry], measure: str
     rows = [row for row in dataset_rows if sum(cell.value is not None for cell in row.cells) > 1]
     boards = statements({cell.entry.dataset_id for row in rows for cell in row.cells if cell.entry})
     rows, pairs, permutations = _run_tests(rows, boards)
+    means = _get_means(slugs, rows, measure, benchmark)
     directions = [
-        [row.cells[position].direction for row in rows if row.cells[position].delta is not None]
+        [row.cells[position].direction for row in means["counted"] if row.cells[position].delta is not None]
         for position in range(len(slugs))
     ]
     return Comparison(
@@ -173,7 +175,7 @@ def compare(slugs: Sequence[str], entries: Sequence[ComparedEntry], measure: str
         permutations=permutations,
         # Number of datasets on which each system is better than, equal to, and worse than the first one.
         won=[(outcomes.count("up"), outcomes.count(""), outcomes.count("down")) for outcomes in directions],
-        **_get_means(slugs, rows, measure, benchmark),
+        **means,
     )
 
 
@@ -294,16 +296,19 @@ def _with_tests(
 def _get_means(slugs: Sequence[str], rows: Sequence[ComparedDataset], measure: str, benchmark: str) -> dict[str, Any]:
     """Return the fields of `Comparison` about means: from a benchmark's board, or otherwise over common datasets.
 
+    `counted` are the rows of the datasets that they are over, or all rows without means.
+
     An empty `benchmark` selects the smallest one with all common datasets whose board has means of all systems.
     """
     complete_rows = [row for row in rows if row.complete]
     scopes = benchmark_scopes({row.slug for row in complete_rows}, benchmark) if complete_rows or benchmark else []
     for scope in scopes:
         if (means := board_means(scope, slugs, measure)) is not None:
-            return means
-    if not scopes:
-        return _common_means(complete_rows, None)
-    return _common_means([row for row in complete_rows if row.slug in scopes[0].counted], scopes[0])
+            return {**means, "counted": [row for row in rows if row.slug in scope.counted]}
+    complete, best_scope = frozenset(row.slug for row in complete_rows), next(iter(scopes), None)
+    parts = Dataset.objects.filter(slug__in=complete, part_of__slug__in=complete).values_list("slug", flat=True)
+    counted = best_scope.counted if best_scope else complete.difference(parts)
+    return {"counted": rows, **_common_means([row for row in complete_rows if row.slug in counted], best_scope)}
 
 
 def _common_means(complete_rows: Sequence[ComparedDataset], scope: BenchmarkScope | None) -> dict[str, Any]:
@@ -318,7 +323,9 @@ def _common_means(complete_rows: Sequence[ComparedDataset], scope: BenchmarkScop
     if len(common_rows) > 1:
         values = np.array([[cell.value for cell in row.cells] for row in common_rows], np.float64)
         means = _mean_cells(values.mean(axis=0).tolist(), measure)
-    return {"common": len(common_rows), "means": means, "benchmark": scope}
+    return {"common": len(common_rows), "means": means, "benchmark": scope} | (
+        {"counted": common_rows} if means else {}
+    )
 
 
 def _mean_cells(means: Sequence[float], measure: str) -> list[ComparedCell]:
@@ -337,13 +344,14 @@ def _mean_cells(means: Sequence[float], measure: str) -> list[ComparedCell]:
 def datasets_by_footnote(rows: Sequence[ComparedDataset]) -> Mapping[str, list[str]]:
     """Return the names of the datasets that each footnote covers.
 
-    Footnotes are the reasons for no test, `apart`, and `chosen`.
+    Footnotes are the reasons for no test, `apart`, `chosen`, and `in_domain`.
     """
     datasets_by_note: dict[str, list[str]] = {}
     for row in rows:
         if row.untested_reason:
             datasets_by_note.setdefault(row.untested_reason, []).append(row.name)
-        for note, applies in (("apart", row.apart), ("chosen", row.chosen)):
+        in_domain = any(cell.entry is not None and cell.entry.training == "in-domain" for cell in row.cells)
+        for note, applies in (("apart", row.apart), ("chosen", row.chosen), ("in_domain", in_domain)):
             if applies:
                 datasets_by_note.setdefault(note, []).append(row.name)
     return datasets_by_note

@@ -53,7 +53,7 @@ def build_means(grouping: Literal["task", "domain"], request: FigureRequest) -> 
         "on the board."
     ]
     if len(kind_rows) > len(rows):
-        notes.append(f"The figure shows {len(rows)} of {len(kind_rows)} systems.")
+        notes.append(f"The figure shows {len(rows)} of the {len(kind_rows)} systems with several {kind_label}.")
     return Plot(
         data=_mean_traces(rows, names, means, labels, number_format),
         layout=drawing.bar_layout(len(means), 34, xaxis=axis, yaxis_showgrid=True),
@@ -162,7 +162,7 @@ def build_wins(request: FigureRequest) -> Plot:
         return Plot.empty("No system of this view can be compared with a baseline on several of these datasets.")
     dataset_count = len(drawing.visible_datasets(request.benchmark_page))
     win_counts.sort(key=lambda win_count: (-win_count.total, -win_count.wins, win_count.losses))
-    shown_counts, notes = drawing.limit_bars(win_counts, "most datasets, and of these the most wins")
+    shown_counts, notes = drawing.limit_bars(win_counts, "most datasets, then wins", "compared on several datasets")
     systems = drawing.distinct_names([win_count.row for win_count in shown_counts])
     coverage = [f"{win_count.total}/{dataset_count}" for win_count in shown_counts]
     incomplete_count = sum(win_count.total < dataset_count for win_count in shown_counts)
@@ -266,7 +266,7 @@ def build_head_to_head(request: FigureRequest) -> Plot:
     short_names = [drawing.shorten(name, 22) for name in names]
     notes = ["Ties are not counted as wins or losses; in the shading, a tie is half a win for each."]
     if len(kind_rows) > len(rows):
-        notes.append(f"The first {len(rows)} of {len(kind_rows)} systems. Pin others on the board to put them first.")
+        notes.append(f"{len(rows)} of the {len(kind_rows)} systems with several {kind_label}. Pin others to see them.")
     if len(all_rows) > len(kind_rows):
         notes.append("Systems of the other kind, reported or scored, are not compared with these.")
     return Plot(

@@ -104,7 +104,7 @@ def _profiled_systems(rows: Sequence[Row], limit: int) -> tuple[list[tuple[str, 
     profiled_rows.sort(key=lambda pair: not pair[0].entry.is_baseline)
     selected_systems = [(drawing.row_name(row), lengths) for row, lengths in profiled_rows[:limit]]
     omitted_count = len(profiled_rows) - len(selected_systems)
-    note = f"Shown: {len(selected_systems)} of {len(profiled_rows)} systems. Use the board’s filters to see others."
+    note = f"Shown: {len(selected_systems)} of the {len(profiled_rows)} systems with runs. Use filters to see others."
     return selected_systems, [note] if omitted_count else []
 
 

@@ -131,7 +131,7 @@ def _system_differences(board: Board, column: str, *, is_filtered: bool) -> Plot
     if not rows:
         return Plot.empty(NOTHING_TO_COMPARE)
     rows.sort(key=lambda row: drawing.value(row, column) or 0.0, reverse=not drawing.lower_is_better(board))
-    rows, notes = drawing.limit_bars(rows, "best differences")
+    rows, notes = drawing.limit_bars(rows, "best differences", "that can be compared with the baseline")
     differences = [_read_difference(board, row, column, drawing.system_url(row)) for row in rows]
     caption = (
         f"Difference in {board.measure} on {drawing.inline_title(board)} between each system and {board.baseline}."

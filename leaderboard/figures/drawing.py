@@ -172,14 +172,20 @@ def row_name(row: Row) -> str:
 
 
 def shorten(name: str, length: int = MAX_NAME) -> str:
-    return name if len(name) <= length else name[: length - 1].rstrip(" ,-") + "…"
+    """Return at most `length` characters: of a model without its organization, and of names with both ends."""
+    name = name if len(name) <= length or " " in name else name.rpartition("/")[2] or name
+    end = 0 if " " in name else length // 2
+    return name if len(name) <= length else name[: length - 1 - end].rstrip(" ,-") + "…" + name[len(name) - end :]
 
 
-def limit_bars(rows: Sequence[T], order: str) -> tuple[list[T], list[str]]:
-    """Return the first MAX_BARS rows, and a note if there are more; `order` describes in the note which come first."""
+def limit_bars(rows: Sequence[T], order: str, kind: str) -> tuple[list[T], list[str]]:
+    """Return the first MAX_BARS rows, and a note if there are more.
+
+    In the note, `order` describes which come first, and `kind` which systems have a row.
+    """
     if len(rows) <= MAX_BARS:
         return list(rows), []
-    note = f"The {MAX_BARS} of {len(rows)} systems with the {order}. Use the board's filters to see others."
+    note = f"The {MAX_BARS} with the {order}, of the {len(rows)} systems {kind}. Use the board's filters to see others."
     return list(rows[:MAX_BARS]), [note]
 
 

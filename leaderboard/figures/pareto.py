@@ -140,7 +140,7 @@ def build(request: FigureRequest) -> Plot:
     sizes = [model_size(point.row) for point in points]
     drawn_systems = {row.entry.slug for row in rows}
     omitted_rows = [row for row in scored_rows.rows if row.entry.slug not in drawn_systems]
-    notes = drawing.omission_note(omitted_rows, f"no {cost_name} on this hardware")
+    notes = drawing.omission_note(omitted_rows, f"no {cost_name}{'' if axis == 'parameters' else ' on this hardware'}")
     return Plot(
         data=[*frontier_traces, *reference, *traces],
         layout=go.Layout(height=440, xaxis=x_axis, yaxis=y_axis, legend_itemsizing="constant", **labels),
@@ -196,7 +196,8 @@ class ModelSize(NamedTuple):
         """Size as text, `≈ 440 MB` if estimated, or None."""
         if self.megabytes is None:
             return None
-        return f"{'≈ ' if self.is_estimated else ''}{format_quantity(self.megabytes)} MB"
+        size, unit = (self.megabytes / 1000, "GB") if self.megabytes >= 1000 else (self.megabytes, "MB")
+        return f"{'≈ ' if self.is_estimated else ''}{format_quantity(size, 2 if unit == 'GB' else 3)} {unit}"
 
 
 def model_size(row: Row) -> ModelSize:

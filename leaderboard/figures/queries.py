@@ -156,6 +156,7 @@ def build_heatmap(request: FigureRequest) -> Plot:
     if collection is None:
         return Plot.empty(f"The judgments of {name} are not open, so values by query are not shown.")
     query_ids, ranked_rows = collection.judgements.query_ids, _ranked_rows(page.board)
+    ranked_rows = [row for row in ranked_rows if not request.systems or row.entry.slug in request.systems]
     statistics = difficulty(collection.dataset, measure, len(query_ids))
     entries = entries_with_values(row.entry.pk for row in ranked_rows[:MAX_HEATMAP_SYSTEMS])
     rows = [row for row in ranked_rows[:MAX_HEATMAP_SYSTEMS] if row.entry.pk in entries]
@@ -195,7 +196,7 @@ def build_heatmap(request: FigureRequest) -> Plot:
     if len(narrow_columns) < len(order):
         notes.append(f"On small screens, the picture has {len(narrow_columns)} of them.")
     if len(rows) < len(ranked_rows):
-        notes.append(f"The first {len(rows)} of {len(ranked_rows)} systems.")
+        notes.append(f"The first {len(rows)} of the {len(ranked_rows)} systems scored on the current judgments.")
     return Plot(
         data=[trace],
         layout=drawing.heatmap_layout(len(names) * drawing.BAR + 250, names, query_axis, meta={"narrow": narrow_axes}),

@@ -49,7 +49,7 @@ def build(request: FigureRequest) -> Plot:
     ranked_rows = _ranked_rows(board)
     if not ranked_rows:
         return Plot.empty(_("The systems of this view have not been tested against each other."))
-    shown, notes = drawing.limit_bars(ranked_rows, "best ranks")
+    shown, notes = drawing.limit_bars(ranked_rows, "best ranks", "that were tested")
     names, ranks = drawing.distinct_names([ranked.row for ranked in shown]), [ranked.row.rank or 0 for ranked in shown]
     texts = [f"{ranked.low}–{ranked.high}" if ranked.low < ranked.high else f"{ranked.low}" for ranked in shown]
     scores = [drawing.value(ranked.row, board.measure) for ranked in shown]

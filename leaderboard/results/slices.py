@@ -90,11 +90,14 @@ class DatasetSlices(NamedTuple):
     slices: Sequence[QuerySlice] = ()
     reason: str = ""
 
-    @property
-    def choices(self) -> list[tuple[str, str, int]]:
-        """Name, label, and number of queries of each choice: all judged queries first. Empty without slices."""
-        choices = [(each.name, each.label, each.size) for each in self.slices]
-        return [("", gettext("all judged queries"), self.slices[0].total), *choices] if self.slices else []
+    def choices(self, selected: str) -> list[tuple[str, str, bool]]:
+        """Return name, label, and whether it is selected, of all judged queries and each slice; empty without slices.
+
+        Slices of too few queries for tests are offered only if they are selected.
+        """
+        offered = [one for one in self.slices if one.is_tested or one.name == selected]
+        every = [("", f"{gettext('all queries')} ({one.total:,})", not selected) for one in self.slices[:1]]
+        return every + [(one.name, f"{one.label} ({one.size:,})", one.name == selected) for one in offered]
 
     def choose(self, name: str) -> QuerySlice | None:
         """Return the slice with this name, None for an empty name. Raises UnknownChoice."""

@@ -181,9 +181,7 @@ class _BoardPage:
         )
         return {
             "measures": _options(measures) if len(board.measures) > 1 else "",
-            "slices": _options(
-                Choice(name, f"{label} ({count:,})", name == state.slice) for name, label, count in board.slices.choices
-            ),
+            "slices": _options(Choice(*choice) for choice in board.slices.choices(state.slice)),
             "views": _options(
                 Choice(_unless_first(name, VIEWS), VIEW_LABELS[name], name == (state.view or VIEWS[0]))
                 for name in board.views

@@ -13,6 +13,7 @@ from leaderboard.boards.state import BoardState
 from leaderboard.boards.system import page, tables
 from leaderboard.boards.system.history import author_facts, system_details, team_facts
 from leaderboard.boards.system.standing import Badge, as_shields, as_svg, system_badge
+from leaderboard.comparison.leaders import benchmark_places
 from leaderboard.core.cache.pages import PageVariant, cache_page, vary_on_site_address
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.http.site_url import site_address
@@ -44,6 +45,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "system": facts,
         "results": results,
         "headline": tables.headline(results),
+        "places": benchmark_places(slug),
         "quarantined": page.quarantined_results(facts["pk"]),
         "by_measure": tables.measure_table(results),
         "beside": tables.facts_table(results),

@@ -341,7 +341,7 @@ def _run_file(file: IncomingFile, name: str, path: Path) -> RunFile:
             f"No dataset “{slug_or_name}” accepts runs{' without an account' if file.is_public else ''}."
             if slug
             else f"Could not identify the dataset of {own_name}: no dataset was chosen, none that accepts runs "
-            f"is named “{slug_or_name}”, and the ids match no dataset."
+            f"is named “{slug_or_name}”, and the ids do not identify one."
         )
         slugs = ", ".join(open_datasets.values_list("slug", flat=True)[:20])
         problem = UNKNOWN_DATASET.problem(message, f"{closest}Datasets that accept runs: {slugs or 'none yet'}.")

@@ -27,13 +27,15 @@ _COMPARED_FIELDS = range(4, 7)
 class Overlap:
     """Overlap of the ids of a run and a dataset: shares of the run's queries and documents in the dataset.
 
-    `documents` is None if the dataset has no corpus. `similarity` is the Jaccard similarity of the topics.
+    `documents` is None if the dataset has no corpus. `similarity` is the Jaccard similarity of the topics, `topics` the
+    number of the dataset's.
     """
 
     dataset: Dataset
     queries: float
     documents: float | None
     similarity: float
+    topics: int
 
     @property
     def is_match(self) -> bool:
@@ -65,7 +67,7 @@ def compare_ids(path: Path, open_datasets: Iterable[Dataset]) -> list[Overlap]:
         topics, corpus = set(target.query_ids), target.document_ids
         common = len(queries & topics)
         share = None if corpus is None else float(corpus.contain(list(documents)).mean())
-        overlaps.append(Overlap(dataset, common / len(queries), share, common / len(queries | topics)))
+        overlaps.append(Overlap(dataset, common / len(queries), share, common / len(queries | topics), len(topics)))
     return overlaps
 
 
@@ -84,10 +86,14 @@ def find_closest(overlaps: Sequence[Overlap]) -> tuple[list[Dataset], str]:
     closest = max(overlaps, key=lambda overlap: (overlap.documents or 0, overlap.queries), default=None)
     if closest is None or not (closest.documents or closest.queries):
         return [], ""
+    name = name_datasets([closest.dataset])
+    if closest.queries == 1 and closest.documents in (None, 1):
+        answered = f"{closest.similarity * closest.topics:.0f} of {closest.topics:,} queries"
+        return [closest.dataset], f"The run answers {answered} of {name}, too few to be certain. "
     shares = f"{closest.queries:.0%} of the run's queries"
     if closest.documents is not None:
         shares += f" and {closest.documents:.0%} of its documents"
-    return [closest.dataset], f"The closest is {name_datasets([closest.dataset])}, with {shares}. "
+    return [closest.dataset], f"The closest is {name}, with {shares}. "
 
 
 def name_datasets(datasets: Iterable[Dataset]) -> str:

@@ -105,6 +105,15 @@ def test_an_overview_omits_costs_of_folded_rows_only(client: Client) -> None:
     assert "2 datasets · 2 systems, 1 on all datasets" in card
 
 
+def test_an_overview_omits_measures_that_few_rows_have(client: Client) -> None:
+    dataset = scored_dataset(slug="sparse", measures=["nDCG@10", "R@100"])
+    for number in range(5):
+        score(dataset, f"system {number}", ndcg=0.5)
+    score(dataset, "other", ndcg=0.5, recall=0.5)
+    assert "R@100" not in heads(text(client, "/datasets/sparse/"))
+    assert "R@100" in heads(text(client, "/datasets/sparse/?columns=nDCG@10&columns=R@100"))
+
+
 @pytest.mark.usefixtures("demo")
 def test_each_preset_has_the_score_and_its_own_columns(client: Client) -> None:
     shown = {

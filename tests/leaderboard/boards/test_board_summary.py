@@ -500,3 +500,8 @@ def test_the_legend_over_hidden_judgements_says_both_thresholds(client: Client) 
     assert float(within[1]) > said
     assert f"by at least {said:+.3f}, which is significant" in page
     assert "Lower scores have no color because they are not tested on hidden judgments." in page
+
+
+def test_a_shared_best_score_is_a_tie_and_no_lead(client: Client) -> None:
+    page = client.get(f"/datasets/{untested(BM25=(0.4, None), First=(0.4, None), Second=(0.3, None)).slug}/")
+    assert words_of(page.content.decode(), "headline") == "BM25 ties with one other at 0.400."

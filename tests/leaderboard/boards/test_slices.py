@@ -95,9 +95,13 @@ def test_a_board_over_short_queries_ranks_tests_and_names_them(tmp_path: Path, c
 
     page = client.get(f"/datasets/{dataset.slug}/?slice=length:short").content.decode()
     headline = re.sub(r"<[^>]*>", "", page.partition('<p class="headline">')[2].partition("</p>")[0])
-    assert "separated from it, on 12 short queries (of 15)." in " ".join(headline.split())
+    assert " ".join(headline.split()).startswith("On 12 short queries (of 15), Short leads BM25 by ")
+    assert "Exploratory: not corrected for the choice of slice." in page
     assert '<option value="length:short" selected>short queries (12)</option>' in page
-    assert '<option value="">all judged queries (15)</option>' in page
+    assert '<option value="">all queries (15)</option>' in page
+    assert 'value="length:long"' not in page, "three queries are too few to be offered"
+    few = client.get(f"/datasets/{dataset.slug}/?slice=length:long").content.decode()
+    assert '<option value="length:long" selected>long queries (3)</option>' in few
 
 
 def test_slices_of_few_queries_have_values_but_no_tests(tmp_path: Path) -> None:

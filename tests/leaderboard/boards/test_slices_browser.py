@@ -18,7 +18,7 @@ def test_a_reader_chooses_short_queries_and_returns_to_all(page: Page, tmp_path:
     page.goto("/datasets/tiny/")
     page.locator("#board-filters").click()
     page.get_by_label("Queries", exact=True).select_option("length:short")
-    expect(page.locator("#verdict .headline")).to_contain_text("on 12 short queries")
+    expect(page.locator("#verdict .headline")).to_contain_text("On 12 short queries")
     expect(page).to_have_url(re.compile("slice=length(:|%3A)short"))
     expect(page.locator("#board-part tbody .name a").first).to_have_text("Short")
     page.get_by_role("link", name="Remove: 12 short queries (of 15)").click()

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from leaderboard.boards.system.history import authors_in
 from leaderboard.boards.system.standing import Badge, as_svg, text_width
-from leaderboard.models import Team
+from leaderboard.models import Benchmark, Team
 from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
 from tests.factories import make_user
 from tests.leaderboard.comparison.test_queries import text_of
@@ -47,6 +47,18 @@ def test_a_system_leads_to_comparisons_and_queries_where_judgements_are_open(cli
     assert f"/datasets/{opened.slug}/queries/" not in client.get("/systems/printed-paper/").content.decode()
     own = client.get(f"/systems/{bm25.slug}/").content.decode()
     assert f"system={bm25.slug}&amp;system={bm25.slug}" not in own
+
+
+def test_a_system_has_its_mean_rank_and_datasets_on_each_benchmark(client: Client) -> None:
+    datasets, system = [scored_dataset(name="One"), scored_dataset(name="Two")], make_system("newcomer")
+    benchmark, bm25 = Benchmark.objects.create(slug="both", name="Both"), make_system("BM25")
+    for dataset in datasets:
+        benchmark.members.create(dataset=dataset)
+        score(dataset, bm25, baseline=True, ndcg=0.6)
+        score(dataset, system, ndcg=0.5)
+    page = client.get(f"/systems/{system.slug}/").content.decode()
+    assert 'href="/benchmarks/both/"' in page
+    assert "Datasets Both 0.500 nDCG@10 2 2/2" in text_of(page)
 
 
 def test_the_history_has_dates_and_reasons_and_nothing_private(client: Client) -> None:

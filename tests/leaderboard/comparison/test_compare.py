@@ -296,19 +296,41 @@ def test_means_over_fewer_datasets_say_so_and_leave_out_what_does_not_count(clie
             score(dataset, third, ndcg=0.5)
     whole = text_of(client.get(address(first.slug, second.slug)).content.decode())
     assert "Mean over 3 datasets of All four nDCG@10 first 0.200 second 0.500 +0.300" in whole
+    assert "Datasets won, tied, lost second 3/0/0" in whole, "over the datasets of the mean"
     part = text_of(client.get(address(first.slug, third.slug)).content.decode())
     assert "Mean over 2 common datasets of All four nDCG@10 first 0.150 third 0.500 +0.350" in part
+    assert "Datasets won, tied, lost third 2/0/0" in part
     for system in (first, second):
         score(datasets[4], system, ndcg=0.9)
     clear_page_cache()
     beyond = text_of(client.get(address(first.slug, second.slug)).content.decode())
     assert "Mean over 5 common datasets nDCG@10 first 0.380 second 0.580 +0.200" in beyond
+    assert "Datasets won, tied, lost second 4/1/0" in beyond
+    Dataset.objects.filter(pk=datasets[0].pk).update(part_of=datasets[4])
+    clear_page_cache()
+    without_part = text_of(client.get(address(first.slug, second.slug)).content.decode())
+    assert "Mean over 4 common datasets nDCG@10 first 0.450 second 0.600 +0.150" in without_part
+    assert "Datasets won, tied, lost second 3/1/0" in without_part
+    Dataset.objects.filter(pk=datasets[0].pk).update(part_of=None)
+    clear_page_cache()
     asked = client.get(address(first.slug, second.slug, benchmark="all")).content.decode()
     assert "Mean over 3 datasets of All four nDCG@10 first 0.200 second 0.500 +0.300" in text_of(asked)
     assert 'name="benchmark" value="all"' in asked
     assert client.get(address(first.slug, second.slug, benchmark="none")).status_code == 400
     pinned = client.get(f"/benchmarks/all/?pin={first.slug}&pin={second.slug}").content.decode()
     assert f'href="{address(first.slug, second.slug, benchmark="all")}"'.replace("&", "&amp;") in pinned
+
+
+def test_reported_figures_say_so_once_mark_training_and_tie_at_the_shown_precision(client: Client) -> None:
+    paper = make_source("paper")
+    for number, dataset in enumerate([scored_dataset(name="One"), scored_dataset(name="Two")]):
+        report(dataset, paper, "first", ndcg=0.50004)
+        report(dataset, paper, "second", ndcg=0.5 + 0.1 * number, training=Entry.Training.IN_DOMAIN)
+    page = text_of(client.get(address("first-paper", "second-paper")).content.decode())
+    assert "r: all values are reported." in page
+    assert "‡: trained on that dataset (in-domain)." in page
+    assert "‡ r ±0.000" in page
+    assert "won, tied, lost second 1/1/0" in page
 
 
 def test_the_first_system_can_be_another_and_any_can_go(client: Client, slugs: tuple[str, str]) -> None:
@@ -442,6 +464,8 @@ def test_the_heat_map_has_systems_in_rank_order_and_queries_from_the_hardest(
     assert len(links) == 6
     assert all(client.get(link).status_code == 200 for link in [*links, *plot.table.links])
     assert links[0].endswith(f"/?system={slugs[1]}")
+    pair = drawn("query-heatmap", f"dataset=tiny&system={slugs[0]}&system={slugs[1]}")
+    assert pair.table.heads == ["Query", "newcomer", "BM25"]
     page = client.get("/figures/query-heatmap/?dataset=tiny").content.decode()
     assert f'<th scope="row"><a href="{plot.table.links[0]}">' in page
     assert 'id="figure-query-heatmap"' in client.get("/datasets/tiny/").content.decode()
@@ -468,7 +492,7 @@ def test_the_heat_map_shows_twenty_systems_and_fifty_queries(tmp_path: Path) -> 
     assert plot.notes == [
         "50 of 60 judged queries, evenly spaced from the hardest to the easiest.",
         "On small screens, the picture has 16 of them.",
-        "The first 20 of 22 systems.",
+        "The first 20 of the 22 systems scored on the current judgments.",
     ]
     assert "mean correlation of 0." in plot.caption
     (cells,) = plot.data

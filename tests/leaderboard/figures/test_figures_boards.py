@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from leaderboard.figures.pareto import REPORTED_NAMES, reported_figures
+from leaderboard.figures.drawing import shorten
+from leaderboard.figures.pareto import REPORTED_NAMES, ModelSize, reported_figures
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry
 from tests.leaderboard.entries import (
     cost,
@@ -56,6 +57,13 @@ def test_reported_costs_are_of_one_source_and_machine_and_the_rest_is_named() ->
     assert points(drawn("pareto", "benchmark=beir&device=gpu"))["ColBERT"][0] == 350.0
     assert points(drawn("pareto", "benchmark=beir&x=index"))["ColBERT"][0] == 20.0
     assert dict(zip(column(plot, "System"), column(plot, "Latency (ms)"), strict=True))["TAS-B"] == 125.0
+
+
+def test_long_names_differ_and_large_models_are_in_gigabytes() -> None:
+    models = [f"Snowflake/snowflake-arctic-embed-{size}-v2.0-long" for size in ("s", "m", "l")]
+    assert len({shorten(name) for name in models}) == len(models)
+    assert shorten("Snowflake/snowflake-arctic-embed-m-v1.5") == "snowflake-arctic-embed-m-v1.5"
+    assert ModelSize(55_962.3, is_estimated=True).text == "≈ 56 GB"
 
 
 def test_a_reported_board_draws_costs_of_the_publication_and_machine_that_most_points_are_known_of() -> None:

@@ -14,7 +14,7 @@ from django.utils.text import slugify
 
 from leaderboard.models import Benchmark, Dataset, Round, Source, System, Team
 from leaderboard.rounds.lifecycle import save_round
-from tests.leaderboard.entries import make_system, record_boards, score, scored_dataset
+from tests.leaderboard.entries import make_source, make_system, record_boards, report, score, scored_dataset
 
 pytestmark = pytest.mark.django_db
 
@@ -55,6 +55,17 @@ def test_names_are_found_by_kind_and_what_begins_so_stands_first(client: Client)
     assert found(client, " ") == found(client, "%") == []
 
 
+def test_models_are_found_by_their_name_own_results_first_then_by_number_of_datasets(client: Client) -> None:
+    datasets, source = [scored_dataset(name=name) for name in ("One", "Two")], make_source("paper")
+    for name, entered in (("quoll-a", 1), ("acme quoll-b", 2), ("my quoll", 2)):
+        for dataset in datasets[:entered]:
+            report(dataset, source, name, ndcg=0.5)
+    System.objects.filter(name="acme quoll-b").update(name="acme/quoll-b")
+    score(datasets[0], "quoll here", ndcg=0.4)
+    names = [name for kind, name in found(client, "quoll") if kind == "system"]
+    assert names == ["quoll here", "acme/quoll-b", "quoll-a", "my quoll"]
+
+
 @pytest.mark.usefixtures("content")
 def test_every_answer_leads_to_a_page_and_the_page_lists_the_same(client: Client) -> None:
     Source.objects.create(key="none", title="Unused", authors="Nobody Quokka", year=2020)
@@ -85,11 +96,11 @@ def test_systems_with_equal_names_are_told_apart_by_team_and_datasets(client: Cl
     score(datasets[2], systems[0], ndcg=0.9, public=False)
     System.objects.filter(pk=systems[2].pk).update(team=None)
     page = client.get("/search/?q=same").content.decode()
-    assert re.findall(r">(same \(.*?\))<small>", page) == ["same (Lab)", "same (Other)", "same (this site)"]
+    assert re.findall(r">(same \(.*?\))<small>", page) == ["same (this site)", "same (Other)", "same (Lab)"]
     assert re.findall("<small>(.*?)</small>", page) == [
-        "Lab, lexical, Alpha",
-        "Other, lexical, Beta and 1 more",
         "this site, lexical, Alpha and 2 more",
+        "Other, lexical, Beta and 1 more",
+        "Lab, lexical, Alpha",
     ]
 
 

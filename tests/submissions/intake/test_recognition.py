@@ -62,7 +62,7 @@ def test_ids_of_several_datasets_and_of_none_are_refused_with_what_to_say(
     several = api.submit(dataset=None, file=upload(run_text(), "whatever.txt"))
     assert "Demo (demo) and Twin (twin)" in several.problem("several_datasets")["message"]
     none = api.submit(dataset=None, file=upload("x1 Q0 y1 1 1.0 t\n", "whatever.txt"))
-    assert "the ids match no dataset" in none.problem("unknown_dataset")["message"]
+    assert "the ids do not identify one" in none.problem("unknown_dataset")["message"]
     named = api.submit(dataset=None, file=upload(run_text(), "twin.txt"))
     assert named.body["jobs"][0]["dataset"] == "twin"
 
@@ -79,6 +79,8 @@ def test_errors_of_lines_are_reported_without_a_dataset_and_the_closest_is_named
     assert "Datasets that accept runs: demo, twin." in hint
     assert unclear.problem("fields")["lines"] == [3]
     assert unclear.problem("score")["lines"] == [6]
+    few = api.post("check/", file=upload(run_text(QUERIES[:1]), "whatever.txt")).problem("unknown_dataset")["hint"]
+    assert f"The run answers 1 of {len(QUERIES)} queries of Demo (demo), too few to be certain." in few
     several = api.post("check/", file=upload(run_text() + "no run\n", "whatever.txt"))
     assert several.problem("several_datasets")
     assert several.problem("fields")["lines"] == [241]
