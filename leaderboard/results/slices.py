@@ -95,7 +95,7 @@ class DatasetSlices(NamedTuple):
 
         Slices of too few queries for tests are offered only if they are selected.
         """
-        offered = [one for one in self.slices if one.is_tested or one.name == selected]
+        offered = [one for one in self.slices if one.has_enough_queries or one.name == selected]
         every = [("", f"{gettext('all queries')} ({one.total:,})", not selected) for one in self.slices[:1]]
         return every + [(one.name, f"{one.label} ({one.size:,})", one.name == selected) for one in offered]
 
