@@ -16,14 +16,7 @@ from django.utils import timezone
 
 from leaderboard.importing.collections.halves import SUFFIX, import_twin
 from leaderboard.importing.collections.source import ImportOptions
-from leaderboard.importing.demo.stdlib_search import (
-    DEMO_SLUG,
-    DESCRIPTION,
-    NAME,
-    QUERIES,
-    VERSION,
-    build_stdlib_search,
-)
+from leaderboard.importing.demo.stdlib_search import DEMO_SLUG, DESCRIPTION, NAME, QUERIES, VERSION, build_stdlib_search
 from leaderboard.importing.reported.loader import load_reported
 from leaderboard.importing.topics.renewal import add_batch
 from leaderboard.models import Dataset, Entry, Source, TopicSource, User

@@ -20,7 +20,7 @@ from leaderboard.datasets.qrels import private_paths
 from leaderboard.importing.collections.inspection import Inspection
 from leaderboard.importing.collections.source import ZIP_POLICY, CollectionFiles, ImportOptions
 from leaderboard.importing.collections.twins import MIN_TOPICS, too_few
-from leaderboard.importing.demo.stdlib_search import Function, choose_queries, distinct_functions, write_queries
+from leaderboard.importing.topics.code_search import Function, choose_queries, read_distinct_functions, write_queries
 from leaderboard.models import DatasetVersion, TopicBatch, TopicSource
 
 #: Installation path (of `sysconfig`) and packages of each generator. Their functions are its documents.
@@ -39,7 +39,7 @@ class SourceExhausted(Exception):
 def read_library(generator: str) -> list[Function]:
     """Return the functions of the packages that a generator reads on this machine."""
     scheme, packages = _LIBRARIES[generator]
-    return distinct_functions(Path(sysconfig.get_path(scheme)), packages)
+    return read_distinct_functions(Path(sysconfig.get_path(scheme)), packages)
 
 
 def draw_batch(source: TopicSource, corpus: Path, number: int) -> TopicBatch:

@@ -12,8 +12,8 @@ from leaderboard.core.work_requests import request_work
 from leaderboard.datasets.qrels import private_paths
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.source import ImportOptions
-from leaderboard.importing.demo.stdlib_search import build_collection
 from leaderboard.importing.topics.batches import draw_batch, read_library
+from leaderboard.importing.topics.code_search import build_collection
 from leaderboard.models import Dataset, TopicBatch, TopicSource, Visibility, WorkRequest
 from leaderboard.results.board_rows.revisions import Kind, boards_changed, lock_boards
 

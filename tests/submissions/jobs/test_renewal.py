@@ -18,7 +18,7 @@ from evaluation.collections.beir import read_queries
 from leaderboard.boards.topic_sources import source_page
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets.qrels import load_qrels
-from leaderboard.importing.demo.stdlib_search import Function
+from leaderboard.importing.topics.code_search import Function
 from leaderboard.importing.topics.renewal import request_due_renewals
 from leaderboard.models import Dataset, Entry, TopicSource
 from leaderboard.results.significance.computing import request_missing_certainty
