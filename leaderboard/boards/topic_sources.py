@@ -1,4 +1,4 @@
-"""Page of a hidden benchmark that renews itself: scores by batch, and the gap of each system over time."""
+"""Page of a rolling benchmark: scores by batch, and the gap of each system over time."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -28,21 +28,21 @@ class SystemRow(NamedTuple):
     name: str
     system: System
     results: Sequence[BatchResult | None]
-    has_gap: bool
+    has_significant_gap: bool
 
 
-def source_page(source: TopicSource) -> dict[str, Any]:
-    """Return the context of a source's page, from published values only.
+def rolling_benchmark_page(source: TopicSource) -> dict[str, Any]:
+    """Return the context of a rolling benchmark's page, from published values only.
 
     It contains the batches with a board, oldest first; the newest hidden one, with which revealed ones are compared;
     the rows of the table, those with a significant gap first; and the figure of these gaps.
     """
-    visible_batches = source.batches.exclude(opened_at=None).exclude(dataset__state=Dataset.State.PREPARING)
+    visible_batches = source.batches.exclude(started_at=None).exclude(dataset__state=Dataset.State.PREPARING)
     batches = {batch.dataset_id: batch for batch in visible_batches.select_related("dataset")}
     hidden = next((batch for batch in reversed(batches.values()) if batch.revealed_at is None), None)
-    rows = sorted(_build_rows(batches, hidden), key=lambda row: (not row.has_gap, row.name.casefold()))
+    rows = sorted(_build_rows(batches, hidden), key=lambda row: (not row.has_significant_gap, row.name.casefold()))
     figure = _draw_gaps(rows, list(batches.values()), hidden)
-    return {"source": source, "batches": batches.values(), "hidden": hidden, "rows": rows, "figure": figure}
+    return {"benchmark": source, "batches": batches.values(), "hidden": hidden, "rows": rows, "figure": figure}
 
 
 def _build_rows(batches: Mapping[Any, TopicBatch], hidden: TopicBatch | None) -> list[SystemRow]:
@@ -76,7 +76,7 @@ def _draw_gaps(rows: Sequence[SystemRow], batches: Sequence[TopicBatch], hidden:
     """Return the figure of the gaps over time of systems with a significant gap; empty if there are none."""
     points = [
         ForestRow(f"{row.name}, {format_day(batch.revealed_at)} (batch {batch.number})", gap.value, gap[1:3], "gap")
-        for row in [row for row in rows if row.has_gap][:MAX_ROWS]
+        for row in [row for row in rows if row.has_significant_gap][:MAX_ROWS]
         for batch, result in zip(batches, row.results, strict=True)
         if batch.revealed_at and (gap := result and result.gap)
     ]

@@ -62,7 +62,7 @@ def prepare() -> None:
 
 
 def _add_demo_source() -> None:
-    """Add a source that renews the demo collection, whose open half is batch 1 and whose hidden half is batch 2."""
+    """Make the demo collection a rolling benchmark, whose open half is batch 1 and whose hidden half is batch 2."""
     halves = Dataset.objects.in_bulk([DEMO_SLUG, DEMO_SLUG + SUFFIX], field_name="slug")
     if len(halves) == 2 and not TopicSource.objects.filter(slug=DEMO_SLUG).exists():
         with transaction.atomic():

@@ -1,4 +1,4 @@
-"""Sources of topics for hidden benchmarks that renew themselves. Written by `leaderboard.importing.topics`."""
+"""Sources and batches of the topics of rolling benchmarks. Written by `leaderboard.importing.topics`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from simple_history.models import HistoricalRecords
 
 
 class TopicSource(models.Model):
-    """A collection that gets a new batch of hidden topics on a schedule, while its oldest hidden batch is revealed."""
+    """Source of the topics of a rolling benchmark."""
 
     class Generator(models.TextChoices):
         """Origin of the topics of new batches."""
@@ -18,7 +18,7 @@ class TopicSource(models.Model):
         STDLIB = "stdlib", "docstrings of Python's standard library"
         PACKAGES = "packages", "docstrings of Django, NumPy, and SciPy"
 
-    slug = models.SlugField(max_length=60, unique=True, help_text="Name of the page in its URL: /sources/slug/")
+    slug = models.SlugField(max_length=60, unique=True, help_text="Name of the page in its URL: /rolling/slug/")
     name = models.CharField(max_length=100)
     generator = models.CharField(max_length=12, choices=Generator.choices, default=Generator.FILES)
     dataset = models.OneToOneField(
@@ -27,7 +27,8 @@ class TopicSource(models.Model):
         blank=True,
         on_delete=models.PROTECT,
         related_name="topic_source",
-        help_text="Open dataset with the corpus, which is the first batch. Empty: a generator creates it.",
+        help_text="Open dataset with the corpus, which is the first batch. Leave this empty to let the generator "
+        "create it.",
     )
     batch_size = models.PositiveIntegerField(
         default=300, validators=[MinValueValidator(10)], help_text="Topics per generated batch, for example 300."
@@ -45,26 +46,27 @@ class TopicSource(models.Model):
 
     class Meta:
         ordering = ["name"]
+        verbose_name = "rolling benchmark"
 
     def __str__(self) -> str:
         return self.name
 
     def get_absolute_url(self) -> str:
-        return reverse("topic_source", args=[self.slug])
+        return reverse("rolling_benchmark", args=[self.slug])
 
 
 class TopicBatch(models.Model):
-    """A batch of topics of a source. It is prepared, then hidden from `opened_at`, then open from `revealed_at`."""
+    """A batch of topics: prepared, then hidden from `started_at`, then public from `revealed_at`."""
 
     source = models.ForeignKey(TopicSource, on_delete=models.CASCADE, related_name="batches")
     number = models.PositiveSmallIntegerField()
-    #: Files in private storage until the batch is opened.
+    #: Files in private storage until the batch starts.
     queries_sha256 = models.CharField(max_length=64, blank=True)
     qrels_sha256 = models.CharField(max_length=64, blank=True)
     dataset = models.OneToOneField(
         "Dataset", null=True, blank=True, on_delete=models.PROTECT, related_name="topic_batch"
     )
-    opened_at = models.DateTimeField(null=True, blank=True)
+    started_at = models.DateTimeField(null=True, blank=True)
     revealed_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

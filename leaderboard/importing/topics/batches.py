@@ -1,6 +1,6 @@
-"""Batches of topics: drawn from docstrings, or prepared by a curator, and stored privately until they are opened.
+"""Batches of topics: drawn from docstrings, or prepared by a curator, and stored privately until they are started.
 
-Batches are drawn with the operating system's random numbers when they are opened. There is no seed to keep secret, and
+Batches are drawn with the operating system's random numbers when they are started. There is no seed to keep secret, and
 a batch cannot be computed in advance.
 """
 
@@ -33,7 +33,7 @@ _QUERIES, _QRELS = "queries.jsonl", "qrels.tsv"
 
 
 class SourceExhausted(Exception):
-    """A source has no topics for another batch; the message contains the reason."""
+    """A rolling benchmark has no topics for another batch; the message contains the reason."""
 
 
 def read_library(generator: str) -> list[Function]:
@@ -49,7 +49,7 @@ def draw_batch(source: TopicSource, corpus: Path, number: int) -> TopicBatch:
     function, because messages about runs contain ids.
 
     Raises:
-        SourceExhausted: If the source consists of prepared files, or has fewer than `batch_size` topics left.
+        SourceExhausted: If batches are prepared files, or `source` has fewer than `batch_size` topics left.
     """
     if source.generator not in _LIBRARIES:
         raise SourceExhausted(f"{source} has no further prepared batch. Add one in the admin.")
@@ -76,7 +76,7 @@ def _store_batch(source: TopicSource, number: int, folder: Path) -> TopicBatch:
 
 
 def _used_texts(source: TopicSource, *version_ids: int) -> set[str]:
-    """Return the normalized texts of the topics of all stored batches of a source, and of versions of datasets."""
+    """Return the normalized texts of the topics of all stored batches of `source`, and of versions of datasets."""
     stored = Q(pk__in=version_ids)
     if source.pk is not None:
         stored |= Q(dataset__topic_batch__source=source.pk)
@@ -100,7 +100,7 @@ def check_prepared(archive: Path, source: TopicSource, version: DatasetVersion) 
     """
     documents, used_texts = local_path(Area.INDEXES, version.document_ids_sha256), _used_texts(source, version.pk)
     problems = list[Problem]()
-    for name, folder in _expand(archive):
+    for name, folder in _extract_batches(archive):
         try:
             used_texts |= _check_folder(folder, documents, used_texts)
         except InvalidContent as error:
@@ -110,13 +110,13 @@ def check_prepared(archive: Path, source: TopicSource, version: DatasetVersion) 
 
 
 def add_prepared(archive: Path, source: TopicSource) -> None:
-    """Store the batches in a checked zip after the last batch of the source, in the order of their names."""
+    """Store the batches in a checked zip after the last batch of `source`, in the order of their names."""
     last = source.batches.order_by("number").last()
-    for number, (_, folder) in enumerate(_expand(archive), last.number + 1 if last else 1):
+    for number, (_, folder) in enumerate(_extract_batches(archive), last.number + 1 if last else 1):
         _store_batch(source, number, folder)
 
 
-def _expand(archive: Path) -> Iterator[tuple[str, Path]]:
+def _extract_batches(archive: Path) -> Iterator[tuple[str, Path]]:
     """Yield the name of each batch in a zip and a folder with its files. Raises InvalidContent without any batch."""
     with work_folder("topics") as work, open_archive(archive, ZIP_POLICY) as opened:
         members = {tuple(name.split("/")[-2:]): name for name in opened.names if "/" in name}
@@ -147,7 +147,7 @@ def _check_folder(folder: Path, documents: Path, used_texts: Collection[str]) ->
     repeated = [name for name, text in texts if text in used_texts or own_texts[text] != name]
     problems = [too_few("hidden", len(topic_ids))] if len(topic_ids) < MIN_TOPICS else []
     if repeated:
-        message = f"topics with the words of another topic: {name_some(repeated)}"
+        message = f"topics with the same text as another topic: {name_some(repeated)}"
         problems.append(problem("topic_repeated", message, "Remove them. Use each topic once.", len(repeated)))
     if problems:
         raise InvalidContent.build(*problems)

@@ -1,4 +1,4 @@
-"""Renewal of hidden benchmarks: on schedule, a new batch of topics is opened and the oldest hidden one is revealed."""
+"""Renewal of rolling benchmarks: on schedule, a new batch of topics starts and the oldest hidden one is revealed."""
 
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,7 +17,7 @@ from leaderboard.importing.topics.code_search import build_collection
 from leaderboard.models import Dataset, TopicBatch, TopicSource, Visibility, WorkRequest
 from leaderboard.results.board_rows.revisions import Kind, boards_changed, lock_boards
 
-#: Settings of the first dataset that all batches have.
+#: Settings that all batches share with the first dataset.
 _COMMON_SETTINGS = (
     "task", "domain", "language", "licence", "homepage", "documents_visibility", "runs_visibility",
     "relevance_level", "drop_self_matches",
@@ -35,8 +35,8 @@ def request_due_renewals(now: datetime) -> None:
 
 
 def request_renewal(source: TopicSource) -> int:
-    """Request the opening of the source's next batch, and return its number."""
-    last_number = source.batches.exclude(opened_at=None).aggregate(last=Max("number"))["last"] or 1
+    """Request the start of the next batch, and return its number."""
+    last_number = source.batches.exclude(started_at=None).aggregate(last=Max("number"))["last"] or 1
     dataset = source.dataset or _create_dataset(source.slug, source.name)
     if source.dataset is None:
         TopicSource.objects.filter(pk=source.pk).update(dataset=dataset)
@@ -49,7 +49,7 @@ def _create_dataset(slug: str, name: str) -> Dataset:
 
 
 def renew(source: TopicSource, number: int) -> bool:
-    """Open the batch with this number, and reveal the oldest hidden ones. Return False if it is already open.
+    """Start the batch with this number, and reveal the oldest hidden ones. Return False if it has already started.
 
     A new call continues an interrupted renewal: a batch is stored when it is drawn, and repeated imports of the same
     content change nothing.
@@ -58,27 +58,27 @@ def renew(source: TopicSource, number: int) -> bool:
         SourceExhausted: If there are no topics for another batch. Nothing is revealed then.
         InvalidContent: If the corpus or the topics cannot be imported.
     """
-    first = _first_batch(source)
+    first = _ensure_first_dataset(source)
     batch = source.batches.filter(number=number).first() or draw_batch(source, _corpus_path(first), number)
-    if batch.opened_at is not None:
+    if batch.started_at is not None:
         return False
     # Import the new batch first: if this fails, the oldest batch has to remain hidden.
     dataset = _import_hidden(batch, first)
-    hidden_batches = source.batches.exclude(opened_at=None).filter(revealed_at=None)
+    hidden_batches = source.batches.exclude(started_at=None).filter(revealed_at=None)
     for batch_to_reveal in list(hidden_batches)[: max(0, len(hidden_batches) + 1 - source.hidden_batches)]:
         _reveal(batch_to_reveal, first)
-    _open(batch, dataset)
+    _start_batch(batch, dataset)
     return True
 
 
 def add_batch(source: TopicSource, number: int, dataset: Dataset) -> None:
-    """Add an existing dataset to a source as an opened batch, which is revealed if its judgments are open."""
-    times = {"opened_at": dataset.created_at, "revealed_at": None if dataset.hidden else dataset.created_at}
+    """Add an existing dataset as a batch that has started, and is revealed if its judgments are open."""
+    times = {"started_at": dataset.created_at, "revealed_at": None if dataset.hidden else dataset.created_at}
     TopicBatch.objects.get_or_create(source=source, number=number, defaults={"dataset": dataset, **times})
 
 
-def _first_batch(source: TopicSource) -> Dataset:
-    """Return the source's open dataset, after creating it from its generator if it has no documents yet."""
+def _ensure_first_dataset(source: TopicSource) -> Dataset:
+    """Return the open dataset of `source`, after creating it with the generator if it has no documents yet."""
     dataset = Dataset.objects.get(topic_source=source)
     if dataset.current_version is None:
         options = ImportOptions(slug=dataset.slug, name=source.name, task="Code search", hidden=False)
@@ -125,14 +125,14 @@ def _import_hidden(batch: TopicBatch, first: Dataset) -> Dataset:
     return batch.dataset
 
 
-def _open(batch: TopicBatch, dataset: Dataset) -> None:
-    """Compare an imported batch with the newest revealed one, and request results of stored models."""
+def _start_batch(batch: TopicBatch, dataset: Dataset) -> None:
+    """Start an imported batch: compare it with the newest revealed one, and request results of earlier models."""
     with transaction.atomic():
         without_twin = Q(dataset__twin=None) | Q(dataset__twin=dataset)
         newest_batch = batch.source.batches.filter(without_twin).exclude(revealed_at=None).order_by("number").last()
         _set_twin(dataset, newest_batch.dataset if newest_batch else None)
-        rows = TopicBatch.objects.filter(pk=batch.pk, opened_at=None)
-        if rows.update(opened_at=timezone.now(), queries_sha256="", qrels_sha256=""):
+        rows = TopicBatch.objects.filter(pk=batch.pk, started_at=None)
+        if rows.update(started_at=timezone.now(), queries_sha256="", qrels_sha256=""):
             datasets = list(batch.source.batches.exclude(dataset=None).values_list("dataset", flat=True))
             request_work(WorkRequest.Kind.REPEAT, dataset, {"datasets": datasets})
 

@@ -1,4 +1,4 @@
-"""Sources of topics: prepared batches with all their problems, the schedule, and interrupted renewals."""
+"""Rolling benchmarks: prepared batches with all their problems, the schedule, and interrupted renewals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from leaderboard.importing.topics.batches import SourceExhausted
 from leaderboard.importing.topics.renewal import renew, request_due_renewals
 from leaderboard.models import Dataset, TopicBatch, TopicSource, User, WorkRequest
 from tests.curating import save
-from tests.factories import make_a_curator, make_user
+from tests.factories import make_a_curator, make_topic_source, make_user
 from tests.leaderboard.tiny_collection import HEADER, lines_of
 
 pytestmark = pytest.mark.django_db
@@ -33,8 +33,8 @@ TOPICS = range(12)
 NOW = timezone.now()
 
 
-def batch_files(batch: int, *, documents: str = "d", words: str = "word") -> dict[str, str]:
-    queries = [{"_id": f"b{batch}-{n}", "text": f"{words} {batch} {n}"} for n in TOPICS]
+def batch_files(batch: int, *, documents: str = "d") -> dict[str, str]:
+    queries = [{"_id": f"b{batch}-{n}", "text": f"word {batch} {n}"} for n in TOPICS]
     return {
         "queries.jsonl": lines_of(queries),
         "qrels.tsv": HEADER + "".join(f"b{batch}-{n}\t{documents}{n}\t1\n" for n in TOPICS),
@@ -71,17 +71,12 @@ def submit_source(dataset: Dataset, archive: SimpleUploadedFile, *, read_qrels: 
     )  # fmt: skip
 
 
-def make_source(dataset: Dataset, **fields: Any) -> TopicSource:
-    values = {"slug": "manual", "name": "Manual", "dataset": dataset, "next_at": NOW, **fields}
-    return TopicSource.objects.create(**values)
-
-
 def test_all_problems_of_all_prepared_batches_are_shown_and_nothing_is_stored(first_batch: Dataset) -> None:
-    repeated = batch_files(4) | {"queries.jsonl": batch_files(4, words="word")["queries.jsonl"].replace("4 3", "1 3")}
+    repeated = batch_files(4)["queries.jsonl"].replace("4 3", "1 3").replace("word 4 5", "word 4 6")
     response = submit_source(first_batch, make_archive(
         batch_2={"queries.jsonl": batch_files(2)["queries.jsonl"]},
         batch_3=batch_files(3, documents="x"),
-        batch_4=repeated | {"queries.jsonl": repeated["queries.jsonl"].replace("word 4 5", "word 4 6")},
+        batch_4=batch_files(4) | {"queries.jsonl": repeated},
         batch_5=batch_files(5) | {"queries.jsonl": "{broken\n"},
     ))  # fmt: skip
     text = response.content.decode()
@@ -92,11 +87,11 @@ def test_all_problems_of_all_prepared_batches_are_shown_and_nothing_is_stored(fi
 
 def test_a_curator_who_may_not_read_hidden_judgments_adds_no_batches(first_batch: Dataset) -> None:
     response = submit_source(first_batch, make_archive(batch_2=batch_files(2)), read_qrels=False)
-    assert "Ask a curator who may read hidden judgments" in response.content.decode()
+    assert "You may not read hidden judgments, so you cannot add batches." in response.content.decode()
     assert not TopicSource.objects.exists()
 
 
-def test_prepared_batches_are_opened_one_after_the_other_and_then_the_source_is_exhausted(first_batch: Dataset) -> None:
+def test_prepared_batches_are_started_one_after_the_other_until_there_are_no_more(first_batch: Dataset) -> None:
     response = submit_source(first_batch, make_archive(batch_02=batch_files(2), batch_10=batch_files(3)))
     assert response.status_code == 302, re.findall(r"errorlist.*?</ul>", response.content.decode(), re.S)
     source = TopicSource.objects.get()
@@ -130,14 +125,14 @@ def test_a_renewal_that_was_interrupted_continues_with_the_same_topics(
                 renew(source, 3)
     assert renew(source, 3)
     assert Dataset.objects.count() == 3
-    opened = TopicBatch.objects.get(number=3)
-    assert opened.dataset is not None
-    assert opened.dataset.versions.count() == 1
-    assert WorkRequest.objects.filter(kind=WorkRequest.Kind.REPEAT, dataset=opened.dataset).count() == 1
+    batch = TopicBatch.objects.get(number=3)
+    assert batch.dataset is not None
+    assert batch.dataset.versions.count() == 1
+    assert WorkRequest.objects.filter(kind=WorkRequest.Kind.REPEAT, dataset=batch.dataset).count() == 1
     assert TopicBatch.objects.get(number=2).revealed_at is not None
 
 
-def test_two_batches_stay_hidden_if_the_source_keeps_two(first_batch: Dataset) -> None:
+def test_two_batches_stay_hidden_if_the_benchmark_keeps_two(first_batch: Dataset) -> None:
     submit_source(first_batch, make_archive(b2=batch_files(2), b3=batch_files(3), b4=batch_files(4)))
     TopicSource.objects.update(hidden_batches=2)
     source = TopicSource.objects.get()
@@ -149,8 +144,8 @@ def test_two_batches_stay_hidden_if_the_source_keeps_two(first_batch: Dataset) -
 
 
 def test_a_due_renewal_is_requested_once_and_scheduled_again(first_batch: Dataset) -> None:
-    source = make_source(first_batch, interval_days=7)
-    make_source(make_other_dataset(), slug="off", enabled=False)
+    source = make_topic_source(dataset=first_batch, next_at=NOW, interval_days=7)
+    make_topic_source(slug="off", next_at=NOW, enabled=False)
     request_due_renewals(NOW - timedelta(seconds=1))
     assert not WorkRequest.objects.filter(kind=WorkRequest.Kind.RENEW).exists()
     for _ in range(2):
@@ -161,14 +156,10 @@ def test_a_due_renewal_is_requested_once_and_scheduled_again(first_batch: Datase
     assert source.next_at == NOW + timedelta(days=7)
 
 
-def make_other_dataset() -> Dataset:
-    return Dataset.objects.create(slug="other", name="Other")
-
-
 def test_the_command_requests_a_renewal_with_a_reason(first_batch: Dataset) -> None:
     curator = make_a_curator()
-    make_source(first_batch)
+    make_topic_source(slug="manual", name="Manual", dataset=first_batch)
     out = io.StringIO()
     call_command("renew_topics", "manual", by=curator.email, why="leaked", stdout=out)
-    assert "A worker will open batch 2 of Manual." in out.getvalue()
+    assert "A worker will start batch 2 of Manual." in out.getvalue()
     assert WorkRequest.objects.filter(kind=WorkRequest.Kind.RENEW).count() == 1

@@ -1,4 +1,4 @@
-"""A hidden benchmark that renews itself: two renewals by the clock, its page, and the gap of a trained model."""
+"""A rolling benchmark: two scheduled renewals, its page, and the gap of a trained model."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.test import Client
-from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from evaluation.collections.beir import read_queries
-from leaderboard.boards.topic_sources import source_page
+from leaderboard.boards.topic_sources import rolling_benchmark_page
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets.qrels import load_qrels
 from leaderboard.importing.topics.code_search import Function
 from leaderboard.importing.topics.renewal import request_due_renewals
-from leaderboard.models import Dataset, Entry, TopicSource
+from leaderboard.models import Dataset, Entry
 from leaderboard.results.significance.computing import request_missing_certainty
-from submissions.jobs.kinds.renewal import repeat_on_new_batches
+from submissions.jobs.kinds.renewal import create_jobs_on_new_batches
 from submissions.jobs.runner import drain_queue
 from submissions.models import Job, State, Submission
 from submissions.queue.queue import create_requested_jobs
 from submissions.quotas.ledger import QuotaUse
+from tests.factories import make_topic_source
 from tests.submissions.model_jobs import make_submission, queue_model
 
 pytestmark = pytest.mark.django_db
@@ -54,19 +54,10 @@ def library(monkeypatch: pytest.MonkeyPatch) -> list[Function]:
     return functions
 
 
-def make_source(**fields: Any) -> TopicSource:
-    return TopicSource.objects.create(
-        **{
-            "slug": "docs", "name": "Docs", "generator": "packages", "batch_size": TOPICS, "next_at": timezone.now(),
-            **fields,
-        }
-    )  # fmt: skip
-
-
 def dispatch_and_work() -> None:
     """Run the tasks of the dispatcher and the workers until all jobs are done."""
     for _ in range(4):
-        repeat_on_new_batches()
+        create_jobs_on_new_batches()
         request_missing_certainty()
         create_requested_jobs()
         for queue in ("score", "cpu", "score"):
@@ -102,7 +93,7 @@ def submit_model(dataset: Dataset, name: str, memory: dict[str, str]) -> Submiss
 def test_two_renewals_reveal_batches_and_show_which_model_was_trained_on_one(
     with_toy_engine: None, unmeasured: None, library: list[Function], page: Page, live_server: Any
 ) -> None:
-    source = make_source()
+    source = make_topic_source(slug="docs", name="Docs", generator="packages", batch_size=TOPICS)
     renew_at(source.next_at)
     first = source.batches.get(number=1).dataset
     assert first is not None
@@ -129,13 +120,14 @@ def test_two_renewals_reveal_batches_and_show_which_model_was_trained_on_one(
     addresses = [f"/datasets/{dataset.slug}/files/qrels.test.tsv.gz" for dataset in datasets]
     assert [Client().get(address).status_code for address in addresses] == [200, 200, 200, 404]
     assert Client().get("/datasets/docs-batch-4/files/queries.jsonl.gz").status_code in (403, 404)
-    page.goto("/sources/docs/")
+    page.goto("/rolling/docs/")
     table = page.get_by_role("region", name="Systems over time")
     expect(table.get_by_role("row")).to_have_count(4)
     trained, control = (table.get_by_role("row", name=name) for name in ("Trained", "Control"))
     expect(trained.get_by_text("significant gap")).to_be_visible()
     expect(control.get_by_text("significant gap")).to_have_count(0)
-    gaps = {row.name: [result.gap if result else None for result in row.results] for row in source_page(source)["rows"]}
+    rows = rolling_benchmark_page(source)["rows"]
+    gaps = {row.name: [result.gap if result else None for result in row.results] for row in rows}
     on_first, on_second, on_third, on_hidden = gaps["Trained"]
     assert on_first is not None
     assert on_third is not None
@@ -148,5 +140,5 @@ def test_two_renewals_reveal_batches_and_show_which_model_was_trained_on_one(
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.goto("/datasets/docs-batch-3/")
-    page.get_by_role("link", name="Renewed benchmark").click()
+    page.get_by_role("link", name="Rolling benchmark").click()
     expect(page.get_by_role("heading", level=1, name="Docs")).to_be_visible()
