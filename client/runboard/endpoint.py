@@ -28,8 +28,8 @@ from runboard.vectors import EncodedTexts, Vectors
 #: Maximum number of concurrent requests.
 MAX_JOBS = 64
 #: Maximum seconds for a request and its response, and seconds between checks for an interrupt.
-MAX_SECONDS, _PAUSE = 300.0, 0.2
-_TIMEOUT = (10.0, MAX_SECONDS)
+MAX_REQUEST_SECONDS, _PAUSE = 300.0, 0.2
+_TIMEOUT = (10.0, MAX_REQUEST_SECONDS)
 #: Maximum number of bytes of a response per text (a vector of some 40,000 dimensions), and of an error response.
 _MAX_PER_TEXT, _MAX_OF_ERROR = 1 << 20, 4096
 
@@ -143,7 +143,7 @@ class Endpoint:
                 result.set_exception(error)
 
         threading.Thread(target=send, daemon=True).start()
-        deadline = time.monotonic() + MAX_SECONDS
+        deadline = time.monotonic() + MAX_REQUEST_SECONDS
         while not wait([result], _PAUSE).done:
             if time.monotonic() > min(deadline, self.pacing.ends_at):
                 raise requests.Timeout

@@ -26,7 +26,7 @@ _MAX_SCORE_DIFFERENCE = 1e-9
 _MAX_DEPTH = 100_000
 #: Digest of a container image.
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-#: Advice on loading an archive into Docker, so that its id is the digest of its configuration.
+#: Advice on loading an archive into Docker, so that the image's id is the digest of its configuration.
 _LOAD_HINT = (
     "Load the team's archive with `docker load --input ARCHIVE` or, if it is in OCI layout, with "
     "`skopeo copy oci-archive:ARCHIVE docker-daemon:runboard:latest`. "
@@ -135,14 +135,14 @@ def _image_command(recipe: Recipe, files: Mapping[str, Path], folder: Path) -> s
     """
     from runboard_eval.images import tira
 
-    model, words = recipe["checkpoint"], ["docker", "run", "--rm", "--read-only", "--tmpfs", "/tmp"]  # noqa: S108
-    image, load = "sha256:{}".format(model.get("sha256", "")), _LOAD_HINT
-    if name := model.get("hub_name", ""):
-        image, load = f"{name}@{model['image']}", ""
+    checkpoint, words = recipe["checkpoint"], ["docker", "run", "--rm", "--read-only", "--tmpfs", "/tmp"]  # noqa: S108
+    image, load = "sha256:{}".format(checkpoint.get("sha256", "")), _LOAD_HINT
+    if name := checkpoint.get("hub_name", ""):
+        image, load = f"{name}@{checkpoint['image']}", ""
     command = str(recipe["parameters"].get("command", ""))
     program = ["--entrypoint", "/bin/sh", image, "-c", command] if command else [image]
     if recipe["engine"] != "container":
-        port = int(model.get("port", 8000))
+        port = int(checkpoint.get("port", 8000))
         words += ["--publish", f"127.0.0.1:{port}:{port}", "--env", f"PORT={port}", *program]
         address = f"--endpoint http://127.0.0.1:{port}"
         return f"{load}Serve its container image with `{shlex.join(words)}`, and retrieve with `{address}`."

@@ -155,8 +155,8 @@ def read_blocks(tensor: Tensor) -> Iterator[bytes]:
     """Yield the tensor's bytes, a few MiB at a time. Raises NotSafetensors if the file has become shorter."""
     with _open_file(tensor.path) as file:
         file.seek(tensor.start)
-        shortage = NotSafetensors("the file became shorter while it was read")
-        yield from read_exactly(file.read, tensor.end - tensor.start, _BLOCK, shortage)
+        error = NotSafetensors("the file became shorter while it was read")
+        yield from read_exactly(file.read, tensor.end - tensor.start, _BLOCK, error)
 
 
 def is_finite(tensor: Tensor) -> bool:

@@ -21,12 +21,12 @@ def open_regular(path: Path) -> BinaryIO:
     raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
-def read_exactly(read: Callable[[int], bytes], size: int, block_size: int, shortage: Exception) -> Iterator[bytes]:
-    """Yield the next `size` bytes in blocks of at most `block_size` bytes. Raises `shortage` if there are fewer."""
+def read_exactly(read: Callable[[int], bytes], size: int, block_size: int, error: Exception) -> Iterator[bytes]:
+    """Yield the next `size` bytes in blocks of at most `block_size` bytes. Raises `error` if there are fewer."""
     while size:
         block = read(min(size, block_size))
         if not block:
-            raise shortage
+            raise error
         size -= len(block)
         yield block
 

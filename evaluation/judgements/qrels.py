@@ -52,7 +52,7 @@ _TAG_PROBLEMS = {
         "not two fields with a tab between them: {lines}",
         "Write `query<TAB>tag`, usually under the header `query-id<TAB>tag`, and one line for each tag of a query.",
     ),
-    "tag": ("a tag that cannot be in an address: {lines}", "Use 1 to 40 ASCII letters, digits, or . _ + - in tags."),
+    "tag": ("an invalid tag: {lines}", "Use 1 to 40 ASCII letters, digits, or . _ + - in tags."),
     "duplicate": ("a query with the same tag twice: {lines}", "List each pair once."),
     "empty": ("the file has no tags", "Check that you chose the right file."),
 }
@@ -207,7 +207,7 @@ def read_excluded(path: Path) -> Qrels:
 
 
 def read_tags(path: Path) -> dict[str, list[str]]:
-    """Return the tags of each query, in the order of the file, `tags.tsv`, which may be compressed.
+    """Return the tags of each query in `tags.tsv`, which may be compressed, in file order.
 
     Raises InvalidContent with every class of problem in the file and its first lines.
     """

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from evaluation.text.words import words
 
 #: Maximum number of words of short and of medium queries.
-SHORT, MEDIUM = 3, 8
+MAX_SHORT_WORDS, MAX_MEDIUM_WORDS = 3, 8
 #: Maximum number of words of a query that counts as keywords if it is not a question.
-KEYWORDS = 5
+MAX_KEYWORD_WORDS = 5
 _QUESTION_MARKS = ("?", "？", "؟", "፧")
 #: First words of questions by language. In other languages, only a question mark identifies a question.
 _QUESTION_WORDS = {
@@ -26,15 +26,16 @@ _QUESTION_WORDS = {
     "it": "chi cosa quando dove perché quale quali come quanto quanti",
     "pt": "quem quando onde qual quais como quanto quantos",
 }
-#: Unicode's names of scripts that differ from common names. Japanese mixes kana with Han characters.
+#: Scripts of Japanese, which mixes kana with Han characters.
 _KANA = ("hiragana", "katakana")
+#: Common names of scripts that Unicode names differently.
 _SCRIPTS = {"cjk": "han"}
 
 
 def length_class(text: str) -> str:
     """Return `short` for at most 3 words, `medium` for at most 8, and `long` for more."""
     count = len(words(text))
-    return "short" if count <= SHORT else "medium" if count <= MEDIUM else "long"
+    return "short" if count <= MAX_SHORT_WORDS else "medium" if count <= MAX_MEDIUM_WORDS else "long"
 
 
 def type_class(text: str, language: str) -> str:
@@ -46,11 +47,11 @@ def type_class(text: str, language: str) -> str:
     first_word = text.split(maxsplit=1)[0].casefold() if text.strip() else ""
     if text.rstrip().endswith(_QUESTION_MARKS) or first_word in _QUESTION_WORDS.get(language, "").split():
         return "question"
-    return "keywords" if len(words(text)) <= KEYWORDS else "statement"
+    return "keywords" if len(words(text)) <= MAX_KEYWORD_WORDS else "statement"
 
 
 def script_class(text: str) -> str:
-    """Return the script of most letters, such as `latin`, `han`, or `cyrillic`; empty for a text without letters.
+    """Return the most frequent script of the letters, such as `latin`, `han`, or `cyrillic`; empty without letters.
 
     Texts with hiragana or katakana are `japanese`.
     """

@@ -1,9 +1,9 @@
-"""Certainty of means over the datasets of a benchmark, for two questions.
+"""Significance of mean differences over the datasets of a benchmark, for two questions.
 
 *Over queries:* would the difference hold for other queries on the same datasets? `stack_queries` weights the values of
 all queries so that their mean is the mean of the datasets' means. The tests of `randomisation` apply unchanged, since
-the sign of each query's difference is random whatever its weight, and `comparison.intervals` resamples within each
-dataset (Efron & Tibshirani, An Introduction to the Bootstrap, 1993, section 8.3).
+under the null hypothesis the sign of each query's difference is random whatever its weight, and `comparison.intervals`
+resamples within each dataset (Efron & Tibshirani, An Introduction to the Bootstrap, 1993, section 8.3).
 
 *Over datasets:* would it hold on other datasets like these? Only the datasets' means are needed, which publications
 report. The tests of `randomisation` use one sign per dataset, and `subset_intervals` returns the range of differences
@@ -33,7 +33,7 @@ def stack_queries(values: Sequence[ArrayLike], weights: Sequence[float]) -> Valu
         weights: Weight of each dataset. The weights sum to 1.
 
     Returns:
-        Values of shape (queries of all datasets, systems), by dataset.
+        Values of shape (queries of all datasets, systems), in the order of the datasets.
     """
     arrays = [np.asarray(dataset, dtype=np.float64) for dataset in values]
     total = sum(map(len, arrays))

@@ -74,18 +74,18 @@ class CurationAdmin(SimpleHistoryAdmin):
     pending: ClassVar[tuple[str, str, str] | None] = None
 
     #: Pages that start a task: label, URL name, and permissions. Lists and the index link to them.
-    starts: ClassVar[tuple[tuple[str, str, tuple[str, ...]], ...]] = ()
+    task_pages: ClassVar[tuple[tuple[str, str, tuple[str, ...]], ...]] = ()
 
-    def start_links(self, request: HttpRequest) -> list[tuple[str, str]]:
-        """Return label and URL of the pages that start a task and of the form for a new row, as far as permitted."""
-        links = [(label, reverse(name)) for label, name, rights in self.starts if request.user.has_perms(rights)]
+    def task_links(self, request: HttpRequest) -> list[tuple[str, str]]:
+        """Return the labels and URLs of the task pages and the add form that the user may open."""
+        links = [(label, reverse(name)) for label, name, rights in self.task_pages if request.user.has_perms(rights)]
         if self.has_add_permission(request):
             url = reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_add")
             links.append((gettext("Add %s") % self.opts.verbose_name, url))
         return links
 
-    def alerts(self) -> Iterable[str]:
-        """Return a sentence about each current fault of the site. The index shows them first and links to this list."""
+    def problems(self) -> Iterable[str]:
+        """Return a sentence about each problem of the site. The index shows them first and links to this list."""
         return ()
 
     def pending_rows(self) -> QuerySet[Any]:
@@ -246,7 +246,7 @@ class CurationAdmin(SimpleHistoryAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
         with acting(curator(request), get_reason(request)):
             title = capfirst(self.opts.verbose_name_plural)
-            context = {"title": title, "starts": self.start_links(request), **(extra_context or {})}
+            context = {"title": title, "task_pages": self.task_links(request), **(extra_context or {})}
             return super().changelist_view(request, context)
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:

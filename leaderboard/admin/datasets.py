@@ -55,10 +55,10 @@ from leaderboard.results.publishing.protection import (
     request_change,
     reveal_private,
 )
-from leaderboard.results.slices import HIDDEN_REASON, set_tags
+from leaderboard.results.slices import set_tags
 from leaderboard.systems.baselines import request_baseline_again
 
-#: Maximum size of a file of tags, which is enough for 10 tags of each of 20,000 queries.
+#: Maximum size of a tag file, which is enough for 10 tags of each of 20,000 queries.
 MAX_TAGS_BYTES = 4 * 2**20
 #: Permission to change what is revealed about hidden judgments.
 REVEAL = "leaderboard.reveal_dataset"
@@ -97,13 +97,13 @@ class RevealForm(ReasonForm):
 
 
 class TagsForm(ReasonForm):
-    """Form for a file with tags of queries."""
+    """Form for a tag file."""
 
     tags = TextFileField(
-        label="Tags of queries",
+        label="Query tags",
         max_bytes=MAX_TAGS_BYTES,
-        help_text="tags.tsv: a query id, a tab, and a tag on each line, for example q12 and hard. Leave this "
-        "empty to remove all tags.",
+        help_text="One query id and one tag per line, with a tab between them. Example: q12⇥hard. Leave this empty to "
+        "remove all tags.",
     )
 
 
@@ -142,7 +142,7 @@ def _reveal(dataset: Dataset, values: Mapping[str, Any]) -> str:
 def _tag(dataset: Dataset, values: Mapping[str, Any]) -> str:
     """Replace the tags of the dataset's queries with those in the form's file, and return a message."""
     if dataset.hidden:
-        raise ActionRefused(f"{dataset}: {HIDDEN_REASON}")
+        raise ActionRefused(f"The queries of {dataset} cannot be tagged, because its judgments are hidden.")
     tags = values["tags"]
     with work_folder("tags") as work:
         path = work / "tags.tsv"
@@ -186,7 +186,7 @@ class DatasetAdmin(TableImportExportAdmin):
         **TableImportExportAdmin.pages, "import": "import/", "imported": "<int:pk>/imported/",
         "measures": "<int:pk>/measures/",
     }  # fmt: skip
-    starts = (("Import dataset", "admin:leaderboard_dataset_import", ("leaderboard.add_dataset",)),)
+    task_pages = (("Import dataset", "admin:leaderboard_dataset_import", ("leaderboard.add_dataset",)),)
     list_display = ("name", "slug", "state", "judgements", "primary_measure", "current_version", "page")
     list_filter = ("state", "hidden", "runs_only")
     search_fields = ("name", "slug", "task", "domain")

@@ -136,7 +136,7 @@ class PoolAdmin(JudgingAdmin):
     list_filter = ("state", ("dataset", admin.RelatedOnlyFieldListFilter))
     list_select_related = ("dataset", "created_by")
     search_fields = ("dataset__name", "dataset__slug")
-    starts = (("Draw a pool", "admin:leaderboard_pool_draw", (JUDGE,)),)
+    task_pages = (("Draw a pool", "admin:leaderboard_pool_draw", (JUDGE,)),)
 
     pages: ClassVar = {"draw": "draw/", "file": "<int:pool_id>/files/<str:form>/"}
 
@@ -292,7 +292,7 @@ class JudgementImportAdmin(JudgingAdmin):
     list_filter = ("state", ("dataset", admin.RelatedOnlyFieldListFilter))
     list_select_related = ("dataset", "created_by")
     search_fields = ("file_name", "note", "dataset__name", "dataset__slug")
-    starts = (("Import judgments", "admin:leaderboard_judgementimport_bring", (JUDGE,)),)
+    task_pages = (("Import judgments", "admin:leaderboard_judgementimport_bring", (JUDGE,)),)
 
     pages: ClassVar = {"bring": "bring/"}
     pending = ("judgment import ready to merge", "judgment imports ready to merge", "?state__exact=ready")

@@ -111,7 +111,7 @@ class EntryAdmin(ReadOnlyAdmin):
         "system__name", "system__slug", "dataset__name", "dataset__slug", "source__title", "submission_reference",
     )  # fmt: skip
     date_hierarchy = "published_at"
-    starts = (("Enter reported results", "admin:leaderboard_entry_report", REPORTS),)
+    task_pages = (("Enter reported results", "admin:leaderboard_entry_report", REPORTS),)
     fieldsets = (
         (None, {"fields": (
             "system", "dataset", "configuration", "score", "difference", "runs", "provenance", "visibility",

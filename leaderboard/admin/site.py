@@ -63,18 +63,18 @@ _django_index, _get_django_app_list = admin.site.index, admin.site.get_app_list
 
 
 def index(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
-    """Show the index page, with faults of the site, all pending decisions, and lists grouped by task."""
-    pending, groups, alerts = pending_rows(request), task_groups(request), []
+    """Show the index page, with problems of the site, all pending decisions, and lists grouped by task."""
+    pending, groups, problems = pending_rows(request), task_groups(request), []
     for group in groups:
         lists = [entry for entry in group["models"] if entry["object_name"].lower() not in RECORDS]
-        group |= {"lists": lists, "records": [entry for entry in group["models"] if entry not in lists], "starts": []}
+        group |= {"lists": lists, "records": [each for each in group["models"] if each not in lists], "task_pages": []}
         for entry in lists:
             page = admin.site._registry[entry["model"]]
             entry["waiting"] = [row for row in pending if row["model"] is entry["model"]]
             if isinstance(page, CurationAdmin):
-                group["starts"] += page.start_links(request)
-                alerts += [(sentence, entry["admin_url"]) for sentence in page.alerts()]
-    context = {"alerts": alerts, "waiting": pending, "app_list": groups}
+                group["task_pages"] += page.task_links(request)
+                problems += [(sentence, entry["admin_url"]) for sentence in page.problems()]
+    context = {"problems": problems, "waiting": pending, "app_list": groups}
     return _django_index(request, {**(extra_context or {}), **context})
 
 

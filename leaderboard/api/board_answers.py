@@ -196,7 +196,7 @@ class BoardSerializer(Answer):
 
     title = text_field()
     measure = text_field("Selected measure.")
-    slice = SliceSerializer(allow_null=True, help_text="Slice that all scores are over; null for all queries.")
+    slice = SliceSerializer(allow_null=True, help_text="Slice to which all scores refer; null for all queries.")
     slice_choices = SliceSerializer(many=True, help_text="Slices of a dataset with open judgments.")
     view = text_field()
     sort = text_field("Key of the column that decides the order.")

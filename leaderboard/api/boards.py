@@ -62,8 +62,8 @@ VIEW_PARAMETERS = [
     OpenApiParameter(
         "slice",
         str,
-        description="Datasets with open judgments only: queries to score, one of `slice_choices`, for example "
-        "`length:short`.",
+        description="Slice of the queries, one of `slice_choices`, for example `length:short`. Only for datasets with "
+        "open judgments.",
     ),
     OpenApiParameter("view", str, enum=VIEWS, description="Values in the dataset cells of a benchmark."),
     OpenApiParameter(

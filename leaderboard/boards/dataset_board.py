@@ -167,11 +167,11 @@ class RankedDataset:
 def slice_notes(queries: QuerySlice, *, is_tested: bool) -> list[str]:
     """Return the notes on a board over a slice; `is_tested` tells whether it has intervals and tests."""
     notes = [
-        f"Scores, differences, intervals, tests, and ranks are over {queries.text}: {queries.definition}. Results "
-        "without values by query, which are reported or scored on earlier judgments, have no score here. Costs "
-        "are those of all queries."
+        f"Scores, differences, intervals, tests, and ranks are over {queries.text}: {queries.definition}. Reported "
+        "results and results on earlier judgments have no per-query values on these judgments, and therefore no score "
+        "here. Costs are those of all queries."
     ]
-    if not queries.is_tested:
+    if not queries.has_enough_queries:
         notes.append(f"Slices of fewer than {MIN_TESTED} queries have no intervals or tests.")
     elif not is_tested:
         notes.append("This slice has no intervals or tests, because the board has too many systems and queries.")

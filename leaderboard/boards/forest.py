@@ -24,7 +24,7 @@ _LEFT, _RIGHT = 35.0, 84.0
 #: Distance of the outermost interval from the ends of the range, as a share of all differences.
 _MARGIN = 0.04
 
-#: A row that a publication reports is `untested`, whatever its rank. The key has no entry for a `gap`.
+#: A row that a publication reports is `untested`, whatever its rank. The legend has no entry for `gap`.
 Role = Literal["best", "tied", "baseline", "untested", "other", "gap"]
 
 

@@ -467,7 +467,7 @@ class DatasetFacts:
     source: str = ""
     #: Judged relevant documents per topic; None if unknown or hidden.
     relevant_per_query: float | None = None
-    #: Checksum of the tags of queries, and the slice that scores are over; None for all judged queries.
+    #: Checksum of the query tags, and the slice that scores are over; None for all judged queries.
     tags_sha256: str = ""
     slice: QuerySlice | None = None
 

@@ -15,13 +15,13 @@ from django.utils.translation import get_language
 from leaderboard.boards.benchmark.board import RankedBenchmark, benchmark_view_key, rank_benchmark
 from leaderboard.boards.benchmark.composite import compose_rows, has_hidden_part
 from leaderboard.boards.benchmark.published_means import PublishedMeans, compare_published_means
-from leaderboard.boards.benchmark.significance import Analysis, analyse_tests, find_tests
+from leaderboard.boards.benchmark.significance import Analysis, analyse_tests, find_tested_rows
 from leaderboard.boards.columns.judging import collection_source, describe_judges
 from leaderboard.boards.columns.significance import OUTDATED_NOTE, PENDING_NOTE
 from leaderboard.boards.dataset_board import RankedDataset, dataset_view_key, rank_dataset
 from leaderboard.boards.dataset_details import BM25_FINDS_NOTHING, qrels_remarks, remarks
 from leaderboard.boards.model import BenchmarkFacts, Board, DatasetFacts, Member
-from leaderboard.boards.slicing import slice_board
+from leaderboard.boards.slicing import slice_entries
 from leaderboard.boards.state import BoardState
 from leaderboard.core.cache.memory import LONG_LIFETIME
 from leaderboard.datasets.files import are_sealed, without_checksums
@@ -243,7 +243,7 @@ def benchmark_page(
         return None
     DatasetSlices().choose(state.slice)  # Raises UnknownChoice for any slice, because benchmarks have none.
     benchmark, members = match
-    facts = _benchmark_facts(benchmark, members)
+    facts = benchmark_facts(benchmark, members)
     rows, ids = read_rows(members), [member.dataset_id for member in members]
     change_times = [part.revision.at for member in members for part in (member, *member.parts)]
     if at is None:
@@ -274,21 +274,20 @@ def benchmark_page(
 _BenchmarkMatch = tuple[dict[str, Any], Sequence[Member]]
 
 
-def _benchmark_facts(benchmark: Mapping[str, Any], members: Sequence[Member]) -> BenchmarkFacts:
-    columns = ("source_id", "efficiency_from_id")
-    return BenchmarkFacts(benchmark["name"], benchmark["measure"], members, *(benchmark[name] for name in columns))
+def benchmark_facts(row: Mapping[str, Any], members: Sequence[Member]) -> BenchmarkFacts:
+    return BenchmarkFacts(row["name"], row["measure"], members, row["source_id"], row["efficiency_from_id"])
 
 
 def analyse_benchmarks(dataset: Dataset) -> dict[str, Analysis]:
-    """Compute the missing tests of benchmarks that count a dataset or the dataset that it is part of, by key."""
+    """Return missing test results of benchmarks that include the dataset or its composite dataset, keyed by digest."""
     members = BenchmarkMember.objects.filter(dataset__in=[dataset.pk, dataset.part_of_id or dataset.pk], counted=True)
     analyses = {}
     for slug in members.values_list("benchmark__slug", flat=True).distinct().order_by("benchmark__slug"):
         match = _present_benchmark(slug)
         if match is not None:
-            facts, rows = _benchmark_facts(*match), read_rows(match[1])
+            facts, rows = benchmark_facts(*match), read_rows(match[1])
             ranked = ranked_benchmark(facts, rows, BoardState())
-            tests = find_tests(facts, ranked.tables, ranked.board.rows)
+            tests = find_tested_rows(facts, ranked.tables, ranked.board.rows)
             if tests is not None and tests.settings is not None and ranked.board.certainty is None:
                 parts = {
                     pk: ids for member in facts.counted for pk, ids in compose_rows(member, rows).components.items()
@@ -366,7 +365,7 @@ def dataset_board(
         if own_entries:
             entries = sorted([*entries, *own_entries], key=attrgetter("published"))
         if member.facts.slice is not None:
-            entries, known_statements = slice_board(member, member.facts.slice, entries, state)
+            entries, known_statements = slice_entries(member, member.facts.slice, entries, state)
         return rank_dataset(member.facts, entries, rows[member.dataset_id].measured, known_statements, state)
 
     is_free = own_entries or state.corpus or state.weights  # Users can create any number of such views.

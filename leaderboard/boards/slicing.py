@@ -1,4 +1,4 @@
-"""Boards of single datasets over a slice of the judged queries: scores and tests from the stored values by query."""
+"""Boards of single datasets over a slice of the judged queries: scores and tests from the stored per-query values."""
 
 from collections.abc import Collection, Sequence
 
@@ -17,13 +17,13 @@ from leaderboard.results.slices import QuerySlice
 MAX_TESTED_VALUES = 200_000
 
 
-def slice_board(
+def slice_entries(
     member: Member, queries: QuerySlice, entries: Sequence[EntryRow], state: BoardState
 ) -> tuple[list[EntryRow], BoardStatements]:
     """Return the entries and statements of a board whose scores are over a slice of the queries.
 
-    Entries without values by query, which are reported or scored on other judgments, have no scores. Slices of few
-    queries and of large boards have no intervals or tests.
+    Entries without per-query values on the present judgments have no scores. Slices of few queries and of large boards
+    have no intervals or tests.
     """
     facts, public_entries = member.facts, [entry for entry in entries if entry.is_public]
     groups = [(entry.comparison_group, entry.is_baseline) for entry in public_entries]
@@ -36,7 +36,7 @@ def slice_board(
     closed = [entry.pk for entry in compared_entries if entry.closed_api]
     board = ComparedBoard(member.dataset_id, group, [each.pk for each in compared_entries], baseline, [measure], closed)
     content = {}
-    if compared_entries and queries.is_tested and len(compared_entries) * queries.size <= MAX_TESTED_VALUES:
+    if compared_entries and queries.has_enough_queries and len(compared_entries) * queries.size <= MAX_TESTED_VALUES:
         content[measure] = analyse_values(measure, {pk: columns[pk] for pk in board.entries}, board).as_dict()
     certainty = BoardCertainty(
         board.dataset, "", group, member.revision.number, member.revision.at, TestSettings(), True, baseline, content

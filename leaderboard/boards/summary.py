@@ -352,7 +352,7 @@ class _Leader:
         if self.board.pending_columns:
             return _("not known yet")
         if self.board.views:
-            return _("not tested over several datasets")
+            return _("not tested")
         is_reported = self.best.ranked_in == REPORTED
         return _("not testable: the source gives no per-query scores") if is_reported else ""
 

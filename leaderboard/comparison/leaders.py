@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from leaderboard.boards import pages
-from leaderboard.boards.model import BenchmarkFacts, Block, Board, Member
+from leaderboard.boards.model import Block, Board, Member
 from leaderboard.boards.state import BoardState
 from leaderboard.core.text.numbers import direction, format_value, signed_percent
 from leaderboard.datasets import lists
@@ -131,7 +131,7 @@ def _benchmark_card(
     It has the number of counted members, the names of the others, and the number of systems with results on all
     counted members. The time is that of the last change of any member or part.
     """
-    facts = BenchmarkFacts(row["name"], row["measure"], members, row["source_id"], row["efficiency_from_id"])
+    facts = pages.benchmark_facts(row, members)
     board = pages.benchmark_board(facts, rows, certainty, BoardState(all_rows=True))
     uncounted = [member.facts.name for member in members if not member.counted]
     complete_rows = sum(board.get_block(row) <= Block.REPORTED for row in board.rows)

@@ -226,7 +226,7 @@ class CompareState:
         return replace(self, **changes)
 
     def with_baseline_first(self) -> CompareState:
-        """Return the state with those systems first that are the baseline of a board."""
+        """Return the state with systems that are a board's baseline moved to the front."""
         baselines = EntryQuerySet(Entry).public().filter(is_baseline=True, system__slug__in=self.systems)
         slugs = set(baselines.values_list("system__slug", flat=True))
         return self.with_values(systems=tuple(sorted(self.systems, key=lambda slug: slug not in slugs)))

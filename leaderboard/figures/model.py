@@ -103,7 +103,7 @@ class Plot:
     finding: str = ""
 
     @property
-    def text(self) -> str:
+    def full_caption(self) -> str:
         """Caption that begins with the finding."""
         return f"{self.finding}. {self.caption}" if self.finding else self.caption
 
@@ -166,7 +166,7 @@ class Figure:
             "slug": self.slug,
             "title": plot.finding or self.get_title(plot.baseline),
             "subtitle": plot.subtitle,
-            "caption": plot.text,
+            "caption": plot.full_caption,
             "notes": plot.notes,
             "chosen": plot.chosen,
             "data": [escape_markup(trace.to_plotly_json()) for trace in plot.data],

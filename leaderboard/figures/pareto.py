@@ -52,7 +52,7 @@ BYTES_PER_PARAMETER = 4
 REPORTED_NAMES = {"latency": "latency", "index": "index size", "cost": "cost"}
 
 #: Source of costs in the headers of runs.
-TEAMS = "teams in their runs"
+SELF_REPORTED_SOURCE = "teams in their runs"
 
 #: A system's slug and configuration.
 Key = tuple[str, str]
@@ -413,7 +413,7 @@ def reported_figures(
                     continue
                 key, (cost, _) = figure_key(figure, {figure["name"]}), board_value(figure)
                 if cost > 0:  # A logarithmic axis cannot show zero.
-                    source = row.source if by_publication else TEAMS
+                    source = row.source if by_publication else SELF_REPORTED_SOURCE
                     facts = names[dataset], source, row.source_key or "", key.hardware, key.unit
                     setting = ParetoSetting(dataset, *facts, by_publication)
                     settings.setdefault(setting, {})[row.slug, row.configuration] = cost

@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db import models
 from django.db.models import Q
 from django.urls import reverse
 from simple_history.models import HistoricalRecords
 
-
-class AppendOnly(models.Model):
-    """Abstract base of tables whose rows are never changed or deleted through their objects."""
-
-    class Meta:
-        abstract = True
-
-    def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save a new row. Raises TypeError for an existing one."""
-        if not self._state.adding:
-            raise TypeError(f"{self._meta.verbose_name_plural} are append-only")
-        super().save(*args, **kwargs)
-
-    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
-        """Raise TypeError, because the table is append-only."""
-        raise TypeError(f"{self._meta.verbose_name_plural} are append-only")
+from leaderboard.models.base import AppendOnly
 
 
 class Agreement(models.Model):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from leaderboard.models.agreements import AppendOnly
+from leaderboard.models.base import AppendOnly
 
 
 class AuditRecord(AppendOnly):

@@ -17,7 +17,7 @@ SIZE_UNITS = {
     **{unit: 1024.0**power for power, unit in enumerate(("KiB", "MiB", "GiB", "TiB"), start=1)},
 }
 COST_UNIT = "USD per 1,000 queries"
-#: Figures that are always self-reported.
+#: Figures that publications or teams report about themselves.
 SELF_REPORTED = frozenset({"cost", "price"})
 #: Unit of a figure → unit of its column on boards, which has one unit so that it can be sorted, and the factor.
 BOARD_UNITS = {
@@ -73,7 +73,7 @@ def board_value(figure: Mapping[str, Any]) -> tuple[float, str]:
 
 
 def stated_costs(metadata: Mapping[str, Any], query_count: int | None) -> list[dict[str, Any]]:
-    """Return the cost and the price of tokens that the header of a run states, as figures.
+    """Return the cost and the token price stated in a run's header, as figures.
 
     If the header states only the cost of the whole job (`cost_usd`), the cost is calculated from it and the number of
     queries of the dataset. It is doubtful, because the cost includes the documents.

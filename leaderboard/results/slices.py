@@ -1,7 +1,7 @@
 """Slices of the judged queries of datasets with open judgments; the only writer of `Dataset.tags_sha256`.
 
 Datasets with hidden judgments have no slices, because a mean over a known subset of hidden queries would be another
-equation on the judgments (docs/security.md). Slices on texts require public texts.
+equation on the judgments (docs/security.md). Slices by properties of texts require public texts.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ MIN_TESTED = 10
 MAX_TAGS, MAX_PROFILE_BYTES = 30, 64 * 2**20
 #: Labels and definitions of slices, by name.
 _CLASSES: Mapping[str, tuple[str, str]] = {
-    "length:short": ("short queries", f"at most {classes.SHORT} words"),
-    "length:medium": ("medium-length queries", f"{classes.SHORT + 1} to {classes.MEDIUM} words"),
-    "length:long": ("long queries", f"more than {classes.MEDIUM} words"),
+    "length:short": ("short queries", f"at most {classes.MAX_SHORT_WORDS} words"),
+    "length:medium": ("medium-length queries", f"{classes.MAX_SHORT_WORDS + 1} to {classes.MAX_MEDIUM_WORDS} words"),
+    "length:long": ("long queries", f"more than {classes.MAX_MEDIUM_WORDS} words"),
     "type:question": ("questions", "a question mark or a question word"),
-    "type:keywords": ("keyword queries", f"no question, at most {classes.KEYWORDS} words"),
-    "type:statement": ("statements", f"no question, more than {classes.KEYWORDS} words"),
-    "documents:short": ("queries with short relevant documents", "median in the shortest third of the collection"),
-    "documents:medium": ("queries with medium-length relevant documents", "median in the middle third"),
-    "documents:long": ("queries with long relevant documents", "median in the longest third of the collection"),
+    "type:keywords": ("keyword queries", f"not a question, at most {classes.MAX_KEYWORD_WORDS} words"),
+    "type:statement": ("statements", f"not a question, more than {classes.MAX_KEYWORD_WORDS} words"),
+    "documents:short": ("queries with short relevant documents", "median length in the shortest third"),
+    "documents:medium": ("queries with medium-length relevant documents", "median length in the middle third"),
+    "documents:long": ("queries with long relevant documents", "median length in the longest third"),
 }
 
 
@@ -76,7 +76,7 @@ class QuerySlice(NamedTuple):
         return f"{format_count(self.size, singular, self.label)} (of {self.total:,})"
 
     @property
-    def is_tested(self) -> bool:
+    def has_enough_queries(self) -> bool:
         return self.size >= MIN_TESTED
 
     def as_data(self) -> dict[str, str | int]:
@@ -106,7 +106,7 @@ class DatasetSlices(NamedTuple):
 
 
 NO_SLICES = "Slices require per-query values on a single dataset."
-HIDDEN_REASON = _("There are no scores by kind of query, because they would reveal hidden judgments.")
+HIDDEN_REASON = _("There are no scores by slice, because they would reveal hidden judgments.")
 
 
 def read_slices(qrels_id: int | None, tags_sha256: str) -> DatasetSlices:
@@ -152,31 +152,29 @@ def open_slices(dataset: Dataset) -> Sequence[QuerySlice]:
 def _build_slices(
     judgements: Judgements, dataset: Dataset, topics: str, profile: str, tags: str
 ) -> Iterator[QuerySlice]:
-    """Yield the slices by the classes of texts, of relevant documents, and by tags.
+    """Yield the slices by properties of texts, by the length of relevant documents, and by tags.
 
-    The arguments are the checksums of files, empty if a file must not be read. A kind of classes is omitted if all
-    queries have the same class.
+    The arguments are the checksums of files, empty if a file must not be read. A property other than tags is omitted if
+    all queries have the same value.
     """
     ids = judgements.query_ids
     texts = {query.id: query.text for query in read_queries(local_path(Area.FILES, topics))} if topics else {}
-    kinds = {
+    properties = {
         "length": [classes.length_class(texts[query]) if query in texts else "" for query in ids],
         "type": [classes.type_class(texts[query], dataset.language) if query in texts else "" for query in ids],
         "script": [classes.script_class(texts.get(query, "")) for query in ids],
         "documents": _document_classes(judgements, dataset.relevance_level, profile) if profile else [],
     }
-    for kind, values in kinds.items():
-        names = sorted(set(values) - {""}, reverse=kind in ("length", "documents"))  # short, medium, long
-        for name in names if len(names) > 1 else ():
-            label = _CLASSES.get(f"{kind}:{name}", (f"queries in {name.title()} script", "most letters in this script"))
-            yield QuerySlice(f"{kind}:{name}", *label, np.flatnonzero(np.array(values) == name), len(ids))
-    rows_by_tag: dict[str, list[int]] = {}
+    for name, values in properties.items():
+        choices = sorted(set(values) - {""}, reverse=name in ("length", "documents"))  # short, medium, long
+        for value in choices if len(choices) > 1 else ():
+            script = f"queries in {value.title()} script", "the most frequent script of the letters"
+            label = _CLASSES.get(f"{name}:{value}", script)
+            yield QuerySlice(f"{name}:{value}", *label, np.flatnonzero(np.array(values) == value), len(ids))
     tags_by_query = read_tags(local_path(Area.FILES, tags)) if tags else {}
-    for row, query in enumerate(ids):
-        for tag in tags_by_query.get(query, ()):
-            rows_by_tag.setdefault(tag, []).append(row)
-    for tag, rows in sorted(rows_by_tag.items()):
-        yield QuerySlice(f"tag:{tag}", f"queries tagged “{tag}”", "tagged by a curator", np.array(rows), len(ids))
+    for tag in sorted({tag for query in ids for tag in tags_by_query.get(query, ())}):
+        rows = np.array([row for row, query in enumerate(ids) if tag in tags_by_query.get(query, ())])
+        yield QuerySlice(f"tag:{tag}", f"queries tagged “{tag}”", "tagged by a curator", rows, len(ids))
 
 
 def _document_classes(judgements: Judgements, relevance_level: int, profile: str) -> list[str]:
@@ -200,7 +198,7 @@ def _document_classes(judgements: Judgements, relevance_level: int, profile: str
 
 
 def check_tags(path: Path, query_ids: Set[str]) -> int:
-    """Check a file of tags against the queries of a version, and return the number of tagged queries.
+    """Check a tag file against the queries of a version, and return the number of tagged queries.
 
     Raises InvalidContent with all problems.
     """

@@ -68,7 +68,7 @@ def frame(
         "figure": figure,
         "title": figure.get_title(plot.baseline if plot else baseline),
         "plot": plot,
-        "caption": (plot and plot.text) or figure.caption,
+        "caption": (plot and plot.full_caption) or figure.caption,
         "notes": plot.notes if plot else (),
         "level": level,
         "data_url": f"{address}?{data_query}" if data_query else address,

@@ -30,6 +30,7 @@ from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.text import numbers
 from leaderboard.results.records import entries_with_values
+from leaderboard.results.slices import MIN_TESTED
 from leaderboard.views.board_views import site_revision
 
 
@@ -181,8 +182,9 @@ def _one_dataset(view: CompareState, comparison: Comparison, choices: dict[str, 
             )
             for slug in other_slugs
         ],
+        "min_tested": MIN_TESTED,
         "slices": compare_slices(collection, compared_rows, row.measure),
-        "sliced": [choice for choice, _ in compared_entries],
+        "compared_choices": [choice for choice, _ in compared_entries],
         "overlaps": shared_documents
         and [
             (compared_entries[first][0], compared_entries[second][0], f"{documents:.1f}", f"{jaccard:.2f}")

@@ -33,7 +33,7 @@ class WorkerAdmin(ReadOnlyAdmin):
         """Allow all users of the admin, because the page contains no judgments or scores."""
         return request.user.is_active and may_operate(request.user)
 
-    def alerts(self) -> list[str]:
+    def problems(self) -> list[str]:
         return overview().problems
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> TemplateResponse:

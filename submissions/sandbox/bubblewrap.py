@@ -36,7 +36,8 @@ _HIDDEN_FILES = ("/proc/cmdline", "/proc/kallsyms", "/proc/modules", "/proc/keys
 _CGROUPS = Path("/sys/fs/cgroup")
 #: Timeout in seconds for the removal of a control group after its processes have ended.
 _REMOVAL_SECONDS = 1.0
-#: Nice value of images without a control group for processor time, the lowest priority. They may start many processes.
+#: Nice value of images without a control group for processor time: the lowest priority, because they may start many
+#: processes.
 _IMAGE_NICENESS = 19
 
 
@@ -45,8 +46,8 @@ class ControlGroup:
 
     Version 2 needs a folder whose children have memory.max and pids.max (`Delegate=yes` in systemd, with the worker
     in a sibling group); SANDBOX_CGROUP names it. Version 1 needs root and has one folder per controller. Without
-    control groups, RLIMIT_AS and the parent's checks remain. With cpu.weight or cpu.shares, all processes of an image
-    together get the processor time of one process for each of its processors.
+    control groups, RLIMIT_AS and the parent's checks remain. With cpu.weight or cpu.shares, the processes of an image
+    together get the CPU share of one process per assigned processor.
     """
 
     def __init__(self, limits: backends.SandboxLimits) -> None:

@@ -84,12 +84,12 @@ def measure_usage(root: int, max_threads: int) -> tuple[int, int]:
     private_bytes = 1024 * sum(fields.get("RssAnon", 0) + fields.get("VmSwap", 0) for fields in tree)
     shared_bytes = 1024 * sum(fields.get("RssShmem", 0) for fields in tree)
     segments: dict[bytes, int] = {}
-    for process in _counted_processes(root, max_threads):
+    for process in _processes_below_limit(root, max_threads):
         _add_segments(process, segments)
     return threads, private_bytes + max(shared_bytes, sum(segments.values()))
 
 
-def _counted_processes(root: int, max_threads: int) -> Iterator[int]:
+def _processes_below_limit(root: int, max_threads: int) -> Iterator[int]:
     """Yield the process and its descendants until they have more than `max_threads` threads, counted every second.
 
     The kernel delays reading the maps of a process while it forks: with a thousand processes that fork without end,
@@ -147,7 +147,7 @@ def measure_deleted_files(root: int, max_threads: int) -> int:
     `max_threads` threads, the result is incomplete.
     """
     sizes: dict[tuple[int, int], int] = {}
-    for process in _counted_processes(root, max_threads):
+    for process in _processes_below_limit(root, max_threads):
         for folder in ("fd", "map_files"):
             with suppress(OSError), os.scandir(_PROC / str(process) / folder) as entries:
                 for entry in entries:

@@ -17,7 +17,7 @@ from submissions.queue.workers import SILENCE
 _ENDED_BADLY = (State.FAILED, State.TIMED_OUT, State.REJECTED)
 _PERIOD = timedelta(days=1)
 #: Consequences of a queue without a live worker, reported even if no job waits. GPU workers are optional.
-_WITHOUT_WORKER = {
+_CONSEQUENCES = {
     "score": "runs are accepted but must wait", "cpu": "baselines and models must wait",
     "dispatch": "imports and rescores must wait",
 }  # fmt: skip
@@ -100,7 +100,7 @@ class QueueRow:
             return ""
         remedy = f"Start the {SERVICES[self.name]}."
         if not self.waiting:
-            consequence = "" if self.refusing else _WITHOUT_WORKER.get(self.name)
+            consequence = "" if self.refusing else _CONSEQUENCES.get(self.name)
             return f"No {self.name} worker is alive: {consequence}. {remedy}" if consequence else ""
         subject = f"{self.waiting:,} {self.unit}{'s wait' if self.waiting != 1 else ' waits'} in {self.name}"
         if is_late and self.oldest is not None:
@@ -126,7 +126,7 @@ class Overview:
     @property
     def problems(self) -> list[str]:
         """Sentences on problems that need an operator."""
-        # Processes that only register the admin do not load the broker's client.
+        # Import here, so that processes that only register the admin do not load the broker's client.
         from leaderboard.views.health import broker_answers, disk_state
 
         live_workers = [row.worker for row in self.workers if row.alive]

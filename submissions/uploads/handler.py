@@ -31,7 +31,7 @@ TAKE_FILES = frozenset(
         "submit-model",
         "api-check",
         "api-submissions",
-        "admin:leaderboard_dataset_changelist",  # tags of queries
+        "admin:leaderboard_dataset_changelist",  # query tags
         "admin:leaderboard_dataset_import",
         "admin:leaderboard_judgementimport_bring",
         "admin:leaderboard_entry_report",

@@ -41,7 +41,8 @@ class Rules:
     `certainty`: the least significant difference is told, and of each told result whether it is better than BM25.
     `gap`: the dataset is the hidden half of a twin, and of each told result the contamination gap is told, too.
     `tests`: all this is by a test of its own values by query, which the site does not do.
-    `slices`: number of known parts of the queries whose means each result discloses, which the site does not do.
+    `slices`: number of known parts of the queries whose means each result discloses. The site does not disclose such
+    means.
     """
 
     competition: bool

@@ -209,8 +209,8 @@ def protections(full: Rules) -> Mapping[str, Rules]:
     found[UNCERTAIN] = replace(full, certainty=False)
     found[NO_GAP] = replace(full, gap=False)
     found["with: a test of each result told"] = replace(full, tests=True)
-    found["with: scores of three kinds of queries"] = replace(full, slices=3)
-    found["with: scores of nine kinds of queries"] = replace(full, slices=9)
+    found["with: scores of three slices"] = replace(full, slices=3)
+    found["with: scores of nine slices"] = replace(full, slices=9)
     found[BEFORE] = before(competition=full.competition)
     return found
 

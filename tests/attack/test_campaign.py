@@ -77,7 +77,7 @@ def test_many_accounts_gain_nothing_that_holds_and_did_before(competition: bool)
     without, _ = mean_gain(Rules(competition, approved=True, gap=False), INSIDERS, 12)
     assert shown <= without + CERTAINTY, "a contamination gap tells hidden judgements"
     sliced, _ = mean_gain(Rules(competition, approved=True, slices=9), INSIDERS, 12)
-    assert sliced > SHOWN, "boards with hidden judgments may show scores by kind of query, too"
+    assert sliced > SHOWN, "boards with hidden judgments may show scores by slice, too"
     # The same reader reads where the protections are those of the release before: it knows how.
     assert mean_gain(before(competition=competition), SOCK_PUPPETS, 1, days=24)[0] >= CONTROL
     # In a competition five teams were told a dozen results, worth as much over all of the long test's splits alone.

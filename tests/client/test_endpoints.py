@@ -459,7 +459,7 @@ def slow(request: pytest.FixtureRequest) -> Iterator[Provider]:
 def test_a_response_without_end_is_a_failed_request(
     run: Runner, slow: Provider, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(endpoint, "MAX_SECONDS", 0.1)
+    monkeypatch.setattr(endpoint, "MAX_REQUEST_SECONDS", 0.1)
     assert run("retrieve", slow) == 3
     assert "failed 3 times: Timeout. Finished results are stored." in capsys.readouterr().err
 

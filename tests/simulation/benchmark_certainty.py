@@ -34,7 +34,7 @@ MEAN, DIFFICULTY, GAIN, QUERY, SYSTEM = 0.3, 0.4, 0.15, 1.0, 0.5
 #: Range of the number of queries of a dataset.
 MIN_QUERIES, MAX_QUERIES = 50, 500
 #: Accepted coverage of 95% intervals.
-LOW, HIGH = 0.93, 0.97
+MIN_COVERAGE, MAX_COVERAGE = 0.93, 0.97
 
 
 class Benchmark(NamedTuple):
@@ -63,7 +63,7 @@ def true_mean(center: Values, deviation: float) -> Values:
 
 
 def draw_benchmark(datasets: int, generator: np.random.Generator) -> Benchmark:
-    """Return a random benchmark of that many datasets."""
+    """Return a random benchmark with `datasets` datasets."""
     systems = len(GAINS)
     difficulty = generator.normal(MEAN, DIFFICULTY, (datasets, 1))
     centers = difficulty + GAINS + generator.normal(0, GAIN, (datasets, systems))
@@ -76,7 +76,7 @@ def draw_benchmark(datasets: int, generator: np.random.Generator) -> Benchmark:
 
 
 def measure_coverage(datasets: int, draws: int, seed: int = 1) -> Coverage:
-    """Return the coverage over random benchmarks of that many datasets."""
+    """Return the coverage over random benchmarks with `datasets` datasets."""
     generator = np.random.default_rng(seed)
     # Over all datasets, u is normal, too.
     population = true_mean(MEAN + GAINS, float(np.linalg.norm([DIFFICULTY, GAIN, QUERY, SYSTEM])))
@@ -117,12 +117,14 @@ def report(figures: Figures, sizes: Sequence[int] = DATASETS, draws: int = DRAWS
     for size in sizes:
         coverage = measure_coverage(size, draws)
         for name, value in (("queries", coverage.over_queries), ("datasets", coverage.over_datasets)):
-            distance = abs(value - (LOW + HIGH) / 2)
-            figures.bound(f"{size} datasets, over {name}: distance from 95%", distance, (HIGH - LOW) / 2)
+            distance = abs(value - (MIN_COVERAGE + MAX_COVERAGE) / 2)
+            figures.bound(
+                f"{size} datasets, over {name}: distance from 95%", distance, (MAX_COVERAGE - MIN_COVERAGE) / 2
+            )
         rows.append([str(size), *(f"{value:.1%}" for value in coverage)])
     figures.say(
-        f"{draws:,} benchmarks per row with a baseline and {len(GAINS) - 1} systems. Accepted: {LOW:.0%} to {HIGH:.0%} "
-        "of the intervals, and at least 95% of the benchmarks."
+        f"{draws:,} benchmarks per row with a baseline and {len(GAINS) - 1} systems. Accepted: {MIN_COVERAGE:.0%} to "
+        f"{MAX_COVERAGE:.0%} of the intervals, and at least 95% of the benchmarks."
     )
     figures.table(
         [

@@ -33,7 +33,7 @@ from leaderboard.boards.benchmark.lines import (
     line_costs,
     line_kinds,
 )
-from leaderboard.boards.benchmark.significance import add_tests, find_tests
+from leaderboard.boards.benchmark.significance import add_tests, find_tested_rows
 from leaderboard.boards.columns.baseline import difference_head, notes_on_baselines
 from leaderboard.boards.columns.costs import BoardCosts, fill_costs, fill_weighted
 from leaderboard.boards.columns.marks import DOUBTFUL_NOTE, SEEDS_NOTE, has_seeds, notes_on_cells, notes_on_challenges
@@ -208,7 +208,7 @@ def rank_benchmark(
         view=state.view,
         member_facets=[member.facets for member in (*facts.members, *facts.left_out)],
     )
-    tests = find_tests(facts, tables, rows) if measure == facts.measure and not state.zero_shot else None
+    tests = find_tested_rows(facts, tables, rows) if measure == facts.measure and not state.zero_shot else None
     board, test_notes = add_tests(board, facts, tests)
     any_in_domain = any(matches_facet(row.facets, "training", (IN_DOMAIN,)) for row in rows)
     best, second = best_values(board.columns, rows)

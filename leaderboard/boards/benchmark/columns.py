@@ -143,7 +143,7 @@ def build_columns(
 
 
 def add_test_columns(columns: Iterable[Column], rows: Sequence[Row], tests: SignificanceColumns) -> list[Column]:
-    """Return the columns with those of tests inserted after the mean and its difference, with filled cells."""
+    """Fill the cells of the test columns, and return the columns with them inserted."""
     beside_mean = [replace(column, group=OVER_ALL) for column in tests.beside_score if column.key != INTERVAL]
     beside_difference = [column for column in tests.beside_difference if column.key != WINS]
     fill_cells(rows, [*beside_mean, *beside_difference], rows)

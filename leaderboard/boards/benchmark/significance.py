@@ -39,13 +39,14 @@ from leaderboard.results.significance.statements import BoardStatements, Compare
 from leaderboard.results.significance.types import METHOD, BoardCertainty, MeasureCertainty, TestSettings
 
 OVER_QUERIES = TestSettings(
-    interval="percentile bootstrap, stratified by dataset", test="paired randomization test by query of all datasets"
+    interval="percentile bootstrap, stratified by dataset",
+    test="paired randomization test over the queries of all datasets",
 )
-OVER_DATASETS = TestSettings(interval="interval of subset means", test="sign-flip test by dataset")
+OVER_DATASETS = TestSettings(interval="interval of subset means", test="sign-flip test over datasets")
 
 
 @dataclass(frozen=True, slots=True)
-class BenchmarkTests:
+class TestedRows:
     """Complete rows of one ranking that are tested together.
 
     `entries` has the ids of each row's results, and `scores` its scores, by counted dataset. `baseline` is the position
@@ -69,7 +70,7 @@ class BenchmarkTests:
         return f"{METHOD}:{blake2b(orjson.dumps(inputs), digest_size=16).hexdigest()}"
 
 
-def find_tests(facts: BenchmarkFacts, tables: Tables, rows: Sequence[Row]) -> BenchmarkTests | None:
+def find_tested_rows(facts: BenchmarkFacts, tables: Tables, rows: Sequence[Row]) -> TestedRows | None:
     """Return the rows to test, or None if no ranking has two complete rows or if a view omits datasets.
 
     `rows` are the public rows of the benchmark's own measure, one per row of `tables`.
@@ -83,13 +84,11 @@ def find_tests(facts: BenchmarkFacts, tables: Tables, rows: Sequence[Row]) -> Be
         return None
     numbers = [number for number in complete_rows if rankings[number] == ranking]
     # A row is the baseline of all rows if it has their baseline's score on each dataset.
-    is_baseline = [
-        rows[number].entry.is_baseline and (baselines[numbers] == scores[number]).all() for number in numbers
-    ]
+    is_baseline = [rows[each].entry.is_baseline and (baselines[numbers] == scores[each]).all() for each in numbers]
     baseline = next((row for row, is_row_baseline in enumerate(is_baseline) if is_row_baseline), None)
     is_open = ranking == SCORED and not any(member.facts.hidden for member in facts.counted)
     settings = OVER_QUERIES if is_open else OVER_DATASETS if len(facts.counted) >= MIN_DATASETS else None
-    return BenchmarkTests(
+    return TestedRows(
         facts.measure,
         [rows[number].first_entry for number in numbers],
         [[rows[number].entries[column] for column in tables.counted_columns] for number in numbers],
@@ -114,21 +113,21 @@ def _describe_tests(tests: MeasureCertainty, settings: TestSettings, baseline: s
     """Return the notes on the tests over a benchmark."""
     if settings.test == OVER_QUERIES.test:
         text = (
-            "Tests over queries tell whether a difference of means would hold for other queries on these datasets. "
+            "Tests over queries test whether a difference of means would hold for other queries on these datasets. "
             f"Intervals: {settings.interval}, {tests.queries:,} queries, {settings.resamples:,} resamples. p vs "
             f"{baseline}: two-sided {settings.test}; each dataset has the same weight."
         )
     else:
         text = (
-            "Tests over datasets tell whether a difference of means would hold on other datasets like these. They use "
+            "Tests over datasets test whether a difference of means would hold on other datasets like these. They use "
             f"published means only. Intervals: {settings.interval} of the {tests.queries} datasets (Hartigan, 1969). p "
             f"vs {baseline}: two-sided {settings.test}."
         )
     return [f"{text} {settings.permutations:,} permutations, seed {settings.seed}.", describe_board_tests(settings)]
 
 
-def _read_tests(tests: BenchmarkTests, facts: BenchmarkFacts) -> BoardCertainty | None:
-    """Return the results of tests that were stored up to the revisions of the datasets, or None."""
+def _read_tests(tests: TestedRows, facts: BenchmarkFacts) -> BoardCertainty | None:
+    """Return the results of tests stored no later than the datasets' revisions, or None."""
     times = [member.revision.at for member in facts.members]
     row = BenchmarkCertainty.objects.filter(key=tests.key).first()
     if row is None or (NO_REVISION.at not in times and row.computed_at > max(times)):
@@ -138,7 +137,7 @@ def _read_tests(tests: BenchmarkTests, facts: BenchmarkFacts) -> BoardCertainty 
     return BoardCertainty(0, row.key, "", 0, row.computed_at, settings, True, baseline, {tests.measure: row.content})
 
 
-def add_tests(board: Board, facts: BenchmarkFacts, tests: BenchmarkTests | None) -> tuple[Board, Sequence[str]]:
+def add_tests(board: Board, facts: BenchmarkFacts, tests: TestedRows | None) -> tuple[Board, Sequence[str]]:
     """Return the board with the stored results of tests over the benchmark, and the notes on them."""
     if tests is None:
         return board, ()
@@ -165,14 +164,14 @@ def add_tests(board: Board, facts: BenchmarkFacts, tests: BenchmarkTests | None)
     return board, _describe_tests(results, certainty.settings, board.baseline)
 
 
-#: Settings and results of tests, in their stored form.
+#: Settings of tests, and their results as stored.
 Analysis = tuple[TestSettings, Mapping[str, Any]]
 
 
-def analyse_tests(tests: BenchmarkTests, parts: Mapping[int, Sequence[int]], facts: BenchmarkFacts) -> Analysis:
+def analyse_tests(tests: TestedRows, parts: Mapping[int, Sequence[int]], facts: BenchmarkFacts) -> Analysis:
     """Compute the tests of a benchmark, which must have `settings`.
 
-    `parts` has the ids of the entries that a composite entry averages, by its id.
+    `parts` maps a composite entry's id to the ids of the entries that it averages.
     """
     settings = tests.settings
     assert settings is not None
@@ -191,7 +190,7 @@ def analyse_tests(tests: BenchmarkTests, parts: Mapping[int, Sequence[int]], fac
 
 
 def _read_queries(
-    tests: BenchmarkTests, parts: Mapping[int, Sequence[int]], members: Sequence[Member]
+    tests: TestedRows, parts: Mapping[int, Sequence[int]], members: Sequence[Member]
 ) -> tuple[NDArray[np.float64], list[int]]:
     """Return the weighted values of all queries, and the number of queries of each dataset or part of one."""
     values, weights = list[NDArray[np.float64]](), list[float]()

@@ -220,7 +220,8 @@ def _leading_parts(board: Board) -> Iterator[ColumnPart]:
 def _certainty_parts(board: Board) -> Iterator[ColumnPart]:
     """Yield the columns of intervals, measured costs, tests against the baseline, and rank ranges.
 
-    Boards without test results only have the costs, and benchmarks have intervals but no tests of their own.
+    Boards without any test results only have the costs. Benchmarks without tests of their means also have the intervals
+    of single cells.
     """
     if board.certainty is not None or board.found_with is not None:
         keys = [

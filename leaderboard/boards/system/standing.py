@@ -111,7 +111,10 @@ class Standing:
 
     @property
     def compare_path(self) -> str:
-        """URL of the comparison with `against`, which is first unless this is the baseline; empty without `against`."""
+        """URL of the comparison with `against`, or an empty string.
+
+        The baseline is the reference if it is one of the two.
+        """
         if not self.against[0]:
             return ""
         first, second = (self.slug, self.against[0]) if self.is_baseline else (self.against[0], self.slug)

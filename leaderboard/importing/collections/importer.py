@@ -227,7 +227,7 @@ def _store_rows(
 ) -> ImportResult:
     """Store the rows of an import, request its baseline, and return the result, with the names of all changes.
 
-    Without a file of tags, those of an earlier import remain. The board moves to the new version and judgments, unless
+    Without a tag file, those of an earlier import remain. The board moves to the new version and judgments, unless
     results have to be rescored first.
     """
     dataset, changes = _update_settings(options)

@@ -3,7 +3,7 @@
 The layout is that of BEIR: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`. Optional files are `qrels.txt` in
 TREC format for the scored split, `document-ids.txt` if the documents cannot be stored, `answers.jsonl` for measures
 that search for answers in texts, `excluded.tsv` for documents excluded from the rankings of single queries, and
-`tags.tsv` for tags of queries. All names may end in `.gz`. Files in other formats can replace any of the first three,
+`tags.tsv` for query tags. All names may end in `.gz`. Files in other formats can replace any of the first three,
 and are converted (`Conversion`).
 """
 

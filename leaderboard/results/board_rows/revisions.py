@@ -190,8 +190,8 @@ def benchmark_changed(benchmark: Benchmark) -> None:
     latest_version = benchmark.versions.last()
     if latest_version is None or latest_version.row != row:
         BenchmarkVersion.objects.create(benchmark=benchmark, at=timezone.now(), row=row)
-        if counted := benchmark.members.filter(counted=True).first():
-            request_certainty(counted.dataset_id)
+        if member := benchmark.members.filter(counted=True).first():
+            request_certainty(member.dataset_id)
 
 
 def record_present() -> None:

@@ -120,7 +120,7 @@ def _intervals(batch: Sequence[tuple[str, list[int], Values]], board: ComparedBo
 
 
 def analyse_values(measure: str, columns: Mapping[int, Values], board: ComparedBoard) -> MeasureCertainty:
-    """Compute the significance of entries under one measure. `columns` are their values by query, by entry id."""
+    """Compute the significance of entries under one measure. `columns` maps entry ids to per-query values."""
     entries, values = list(columns), np.column_stack(list(columns.values()))
     ((score_bounds, difference_bounds),) = _intervals([(measure, entries, values)], board)
     return measure_certainty(measure, entries, values, board, score_bounds, difference_bounds)

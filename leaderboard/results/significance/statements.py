@@ -57,7 +57,7 @@ class Statement:
     difference was shown. `p`, `interval`, and `p_corrected` refer to the difference from the baseline; the correction
     covers the `comparisons` of the board with its baseline. `p_best` refers to the difference from the best, corrected
     over all pairs of the board. `ranks` are the first and the last rank that the tests of all pairs cannot rule out.
-    These values, and `worse`, are available for open judgments only. The best ties with itself. `gap` is the
+    On boards of hidden datasets, these values and `worse` are None. The best ties with itself. `gap` is the
     contamination gap between the dataset and its twin in the primary measure.
     """
 

@@ -11,7 +11,7 @@ from scipy import stats
 from evaluation.statistics.benchmark import MIN_DATASETS, stack_queries, subset_intervals
 from evaluation.statistics.comparison import intervals
 from evaluation.statistics.randomisation import PermutedSums, exact_p
-from tests.simulation.benchmark_certainty import HIGH, LOW, measure_coverage
+from tests.simulation.benchmark_certainty import MAX_COVERAGE, MIN_COVERAGE, measure_coverage
 
 
 def _values(sizes: tuple[int, ...] = (20, 60, 150)) -> list[np.ndarray]:
@@ -87,7 +87,7 @@ def test_fewer_than_six_datasets_have_no_interval() -> None:
 def test_intervals_of_simulated_benchmarks_contain_the_true_differences() -> None:
     coverage = measure_coverage(7, 200)
     tolerance = 0.02  # For 200 draws; docs/measurements/benchmark_certainty.md has 1,000.
-    assert LOW - tolerance <= coverage.over_queries <= HIGH + tolerance
-    assert LOW - tolerance <= coverage.over_datasets <= HIGH + tolerance
-    assert coverage.percentile < LOW
+    assert MIN_COVERAGE - tolerance <= coverage.over_queries <= MAX_COVERAGE + tolerance
+    assert MIN_COVERAGE - tolerance <= coverage.over_datasets <= MAX_COVERAGE + tolerance
+    assert coverage.percentile < MIN_COVERAGE
     assert min(coverage.ranges_over_queries, coverage.ranges_over_datasets) >= 0.95

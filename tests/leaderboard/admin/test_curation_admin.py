@@ -249,7 +249,7 @@ def test_fields_without_a_value_are_folded_on_pages_that_cannot_be_edited(curato
     assert "Open the board" in shown
 
 
-def test_the_first_page_starts_tasks_and_adds_no_rows_that_only_the_site_writes(curator: Client) -> None:
+def test_index_links_to_tasks_and_offers_no_add_form_for_records(curator: Client) -> None:
     page = one_line(curator.get("/admin/").content.decode())
     tasks = re.findall(r'<a class="button" href="([^"]+)">([^<]+)</a>', page)
     assert ("/admin/leaderboard/dataset/import/", "Import dataset") in tasks

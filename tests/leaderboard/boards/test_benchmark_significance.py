@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from leaderboard.boards.benchmark.significance import store_tests
-from leaderboard.boards.model import Board, Row
+from leaderboard.boards.model import Board
 from leaderboard.boards.pages import analyse_benchmarks
 from leaderboard.models import Dataset
 from leaderboard.results.board_rows.revisions import record_present
@@ -17,7 +17,7 @@ from tests.leaderboard.boards.test_boards_benchmark import benchmark_of, board_o
 from tests.leaderboard.boards.test_permalinks import pass_time, permalink_of
 from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import make_source, make_system, report, score_seeds, scored_dataset
-from tests.leaderboard.entries_by_query import score_queries, spread
+from tests.leaderboard.entries_by_query import row_of, score_queries, spread
 
 pytestmark = pytest.mark.django_db
 
@@ -38,16 +38,12 @@ def _pair() -> tuple[Dataset, Dataset]:
 
 def cell(board: Board, system: str, dataset: Dataset) -> tuple[str, str]:
     """The mark and the title of a value."""
-    found = _row(board, system)[dataset.slug]
+    found = row_of(board, system)[dataset.slug]
     return found.mark, found.title
 
 
 def _spreads(board: Board) -> dict[str, str]:
-    return {key: found.spread for key, found in _row(board, "seeds").cells.items() if found.spread}
-
-
-def _row(board: Board, system: str) -> Row:
-    return next(row for row in board.rows if row.entry.system == system)
+    return {key: found.spread for key, found in row_of(board, "seeds").cells.items() if found.spread}
 
 
 @pytest.mark.parametrize("view", ["", "delta", "relative"])

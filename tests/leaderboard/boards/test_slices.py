@@ -1,4 +1,4 @@
-"""Boards over a kind of query: values, tests, the filter, exports, and the refusal for hidden judgments."""
+"""Boards over a slice of the queries: values, tests, the filter, exports, and the refusal for hidden judgments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from evaluation.core.problems import InvalidContent
 from evaluation.engines import RetrievalTask, retrieve
 from evaluation.judgements.slices import length_class
 from evaluation.statistics.comparison import compare_paired
-from leaderboard.boards.model import Board, Row
+from leaderboard.boards.model import Board
 from leaderboard.boards.pages import dataset_page
 from leaderboard.boards.state import BoardState
 from leaderboard.core.audit import acting
@@ -36,6 +36,7 @@ from leaderboard.results.publishing.visibility import mark_published
 from leaderboard.results.slices import HIDDEN_REASON, read_slices, set_tags
 from tests.factories import make_a_curator
 from tests.leaderboard.entries import make_source, report
+from tests.leaderboard.entries_by_query import row_of
 from tests.leaderboard.open_runs import lines, open_dataset, run_for
 from tests.leaderboard.tiny_collection import HEADER, lines_of
 
@@ -47,7 +48,7 @@ NAMES = [f"s{number:02}" for number in range(SHORT)] + [f"t{number}" for number 
 PAIRS = {name: [f"{name}-a", f"{name}-b"] for name in NAMES}
 
 
-def make_dataset(tmp_path: Path, **options: Any) -> Dataset:
+def make_sliced_dataset(tmp_path: Path, **options: Any) -> Dataset:
     """Return a dataset with results of three systems; the second differs from the first on all short queries."""
     long_text = "why do the documents of this collection have so many words?"
     queries = [{"_id": name, "text": f"topic {name}" if name[0] == "s" else long_text} for name in NAMES]
@@ -77,15 +78,11 @@ def read_board(dataset: Dataset, **state: Any) -> Board:
     return page.board
 
 
-def get_row(board: Board, system: str) -> Row:
-    return next(row for row in board.rows if row.entry.system == system)
-
-
 def test_a_board_over_short_queries_ranks_tests_and_names_them(tmp_path: Path, client: Client) -> None:
-    dataset = make_dataset(tmp_path)
+    dataset = make_sliced_dataset(tmp_path)
     board = read_board(dataset, slice="length:short")
     assert [row.entry.system for row in board.rows] == ["Short", "BM25", "Long"]
-    best = get_row(board, "Short")
+    best = row_of(board, "Short")
     worst = 1 / np.log2(3)
     assert (best.rank, best.value("nDCG@10")) == (1, 1.0)
     assert best.value("delta") == pytest.approx(1 - worst)
@@ -93,8 +90,8 @@ def test_a_board_over_short_queries_ranks_tests_and_names_them(tmp_path: Path, c
     assert best.certainty.delta_interval == pytest.approx((1 - worst, 1 - worst), abs=1e-6)
     assert best.certainty.wins == SHORT
     assert best.differs
-    assert get_row(board, "Long").value("nDCG@10") == pytest.approx(worst)
-    assert get_row(read_board(dataset), "Long").value("nDCG@10") == pytest.approx((SHORT * worst + LONG) / 15)
+    assert row_of(board, "Long").value("nDCG@10") == pytest.approx(worst)
+    assert row_of(read_board(dataset), "Long").value("nDCG@10") == pytest.approx((SHORT * worst + LONG) / 15)
 
     page = client.get(f"/datasets/{dataset.slug}/?slice=length:short").content.decode()
     headline = re.sub(r"<[^>]*>", "", page.partition('<p class="headline">')[2].partition("</p>")[0])
@@ -104,7 +101,7 @@ def test_a_board_over_short_queries_ranks_tests_and_names_them(tmp_path: Path, c
 
 
 def test_slices_of_few_queries_have_values_but_no_tests(tmp_path: Path) -> None:
-    board = read_board(make_dataset(tmp_path), slice="length:long")
+    board = read_board(make_sliced_dataset(tmp_path), slice="length:long")
     assert [row.entry.system for row in board.rows] == ["Long", "BM25", "Short"]
     assert board.slice is not None
     assert board.slice.text == "3 long queries (of 15)"
@@ -115,17 +112,17 @@ def test_slices_of_few_queries_have_values_but_no_tests(tmp_path: Path) -> None:
 
 
 def test_reported_results_have_no_score_in_a_slice(tmp_path: Path) -> None:
-    dataset = make_dataset(tmp_path)
+    dataset = make_sliced_dataset(tmp_path)
     report(dataset, make_source("paper"), "Paper", ndcg=0.9)
-    assert get_row(read_board(dataset), "Paper").value("nDCG@10") == 0.9
+    assert row_of(read_board(dataset), "Paper").value("nDCG@10") == 0.9
     board = read_board(dataset, slice="length:short")
-    row = get_row(board, "Paper")
+    row = row_of(board, "Paper")
     assert (row.value("nDCG@10"), row.rank) == (None, None)
-    assert "without values by query" in board.notes[0]
+    assert "no per-query values on these judgments" in board.notes[0]
 
 
 def test_exports_and_the_api_have_the_slice(tmp_path: Path, client: Client) -> None:
-    dataset = make_dataset(tmp_path)
+    dataset = make_sliced_dataset(tmp_path)
     address = f"/datasets/{dataset.slug}/board"
     answer = client.get(f"/api/v1/datasets/{dataset.slug}/board/?slice=length:short").json()
     short = {"name": "length:short", "label": "short queries", "queries": 12, "judged_queries": 15}
@@ -143,7 +140,7 @@ def test_exports_and_the_api_have_the_slice(tmp_path: Path, client: Client) -> N
 
 
 def test_an_unknown_slice_is_an_error_that_lists_the_choices(tmp_path: Path, client: Client) -> None:
-    dataset = make_dataset(tmp_path)
+    dataset = make_sliced_dataset(tmp_path)
     response = client.get(f"/api/v1/datasets/{dataset.slug}/board/?slice=length:tiny")
     assert response.status_code == 400
     assert "Choose one of: length:short, length:long, type:keywords, type:question" in response.json()["detail"]
@@ -152,8 +149,8 @@ def test_an_unknown_slice_is_an_error_that_lists_the_choices(tmp_path: Path, cli
     assert client.get("/benchmarks/bench/?slice=length:short").status_code == 400
 
 
-def test_relevant_documents_are_classes_once_the_collection_is_profiled(tmp_path: Path) -> None:
-    dataset = make_dataset(tmp_path)
+def test_document_length_slices_need_a_profile(tmp_path: Path) -> None:
+    dataset = make_sliced_dataset(tmp_path)
     assert not any(each.name.startswith("documents") for each in read_board(dataset).slices.slices)
     work = tmp_path / "work"
     work.mkdir()
@@ -172,7 +169,7 @@ def test_relevant_documents_are_classes_once_the_collection_is_profiled(tmp_path
 def test_hidden_judgments_have_no_slices_anywhere(
     protection: str, tmp_path: Path, client: Client, admin_client: Client
 ) -> None:
-    dataset = make_dataset(tmp_path)
+    dataset = make_sliced_dataset(tmp_path)
     permalink = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()["permalink"]
     permalink = permalink.removeprefix("http://testserver").partition("?")[0]
     Dataset.objects.update(hidden=True, protection=protection)
@@ -192,7 +189,7 @@ def test_hidden_judgments_have_no_slices_anywhere(
 
 
 def test_curators_tag_queries_and_permalinks_keep_the_tags_of_their_time(tmp_path: Path, client: Client) -> None:
-    dataset = make_dataset(tmp_path)
+    dataset = make_sliced_dataset(tmp_path)
     person, curator = make_a_curator(), Client()
     curator.force_login(person)
     actions = reverse("admin:leaderboard_dataset_changelist")
@@ -225,7 +222,8 @@ def test_curators_tag_queries_and_permalinks_keep_the_tags_of_their_time(tmp_pat
     assert "Tiny: 0 queries have tags." in tag("").content.decode()
     assert client.get(f"/api/v1/datasets/{dataset.slug}/board/?slice=tag:hard").status_code == 400
     Dataset.objects.update(hidden=True)
-    assert HIDDEN_REASON in tag("s05\thard\n").content.decode()
+    page = tag("s05\thard\n").content.decode()
+    assert "The queries of tiny cannot be tagged, because its judgments are hidden." in page
 
 
 def test_an_import_stores_the_tags_of_a_collection_and_names_their_errors(tmp_path: Path) -> None:
@@ -240,7 +238,7 @@ def test_an_import_stores_the_tags_of_a_collection_and_names_their_errors(tmp_pa
 
 
 def test_tags_of_unknown_queries_and_too_many_tags_are_refused(tmp_path: Path) -> None:
-    dataset = make_dataset(tmp_path)
+    dataset = make_sliced_dataset(tmp_path)
     tags = tmp_path / "tags.tsv"
     tags.write_text("".join(f"x{number}\ttag{number}\n" for number in range(31)))
     with acting(None, "because"), pytest.raises(InvalidContent) as error:
@@ -282,19 +280,19 @@ def test_slices_of_a_real_collection_equal_pytrec_eval(shared_folder: Path, tmp_
     assert board.slice is not None
     assert (board.slice.size, board.slice.total) == (len(short), 323) == (192, 323)
     for name, column in expected.items():
-        assert get_row(board, name).value("nDCG@10") == pytest.approx(column.mean(), abs=1e-9)
+        assert row_of(board, name).value("nDCG@10") == pytest.approx(column.mean(), abs=1e-9)
     paired = compare_paired(expected["RM3"], expected["BM25"])
-    certainty = get_row(board, "RM3").certainty
+    certainty = row_of(board, "RM3").certainty
     assert certainty is not None
     assert certainty.delta_interval == pytest.approx((paired.low, paired.high), abs=1e-6)
     assert certainty.p_baseline == pytest.approx(paired.p, rel=1e-3)
 
 
-def test_systems_are_compared_by_kind_of_query(tmp_path: Path, client: Client) -> None:
-    dataset = make_dataset(tmp_path)
+def test_systems_are_compared_by_slice(tmp_path: Path, client: Client) -> None:
+    dataset = make_sliced_dataset(tmp_path)
     slugs = dict(dataset.entries.values_list("system__name", "system__slug"))
     page = client.get(f"/compare/?system={slugs['BM25']}&system={slugs['Short']}").content.decode()
-    table = page.partition('id="by-kind"')[2].partition("</table>")[0]
+    table = page.partition('id="by-slice"')[2].partition("</table>")[0]
     rows = [
         [" ".join(re.sub(r"<[^>]*>", " ", cell).split()) for cell in re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)]
         for row in re.findall(r"<tr>.*?</tr>", table, re.DOTALL)
@@ -308,4 +306,4 @@ def test_systems_are_compared_by_kind_of_query(tmp_path: Path, client: Client) -
     assert '<td class="n up" data-of="Δ">' in table
     Dataset.objects.update(hidden=True)
     page = client.get(f"/compare/?system={slugs['BM25']}&system={slugs['Long']}").content.decode()
-    assert "By kind of query" not in page
+    assert "Scores by slice" not in page

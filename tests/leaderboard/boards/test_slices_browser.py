@@ -1,4 +1,4 @@
-"""Choice of a kind of query in a real browser."""
+"""Choice of a slice in a real browser."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.leaderboard.boards.test_slices import make_dataset
+from tests.leaderboard.boards.test_slices import make_sliced_dataset
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 def test_a_reader_chooses_short_queries_and_returns_to_all(page: Page, tmp_path: Path) -> None:
-    make_dataset(tmp_path)
+    make_sliced_dataset(tmp_path)
     page.goto("/datasets/tiny/")
     page.locator("#board-filters").click()
     page.get_by_label("Queries", exact=True).select_option("length:short")

@@ -126,7 +126,7 @@ def test_the_proxy_stores_large_bodies_for_views_that_take_files_alone_and_few_a
     """Tables that curators bring are far below what every page takes."""
     large = {place: rules for place, rules in LOCATIONS.items() if "${UPLOAD_LIMIT}" in rules}
     small = {f"admin:leaderboard_{table}_table" for table in handler._TABLES} | {"admin:leaderboard_entry_report"}
-    small.add("admin:leaderboard_dataset_changelist")  # tags of queries
+    small.add("admin:leaderboard_dataset_changelist")  # query tags
     for name in handler.TAKE_FILES:
         address = reverse(name, args=[1] if name.endswith("_change") else [])
         assert any(re.search(place, address) for place in large) == (name not in small), name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from tests.submissions.workers import announce
 pytestmark = pytest.mark.django_db
 
 #: Libraries of glibc that the driver needs and Python does not.
-LIBRARIES = [Path("/lib/x86_64-linux-gnu", name) for name in ("libdl.so.2", "libpthread.so.0", "librt.so.1")]
+LIBRARIES = [
+    Path(f"/lib/{platform.machine()}-linux-gnu", name) for name in ("libdl.so.2", "libpthread.so.0", "librt.so.1")
+]
 #: Program that multiplies on the GPU with the driver alone, through a kernel in PTX.
 MULTIPLY = r'''
 import ctypes
@@ -61,7 +64,7 @@ assert value.value == 42, value
 
 @pytest.fixture
 def site(bubblewrap: Backend, own_lock: None, settings: Any, tmp_path: Path, alice: User) -> Dataset:
-    """A site with a GPU worker, which runs images of Alice's team."""
+    """Return a dataset on a site with a GPU worker that runs images of Alice's team."""
     if not accessible_gpus():
         pytest.skip("no NVIDIA GPU is accessible")
     if reason := bubblewrap.cuda_reason:

@@ -38,6 +38,14 @@ from submissions.sandbox.processes import (
 from tests.submissions.sandbox.images import LIMITS, SERVER, HostileImage, unpack_python
 
 QUICK = replace(LIMITS, wall_clock_seconds=3)
+#: Program that starts processes without end.
+FORK_BOMB = """
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass
+"""
 
 
 @pytest.fixture(scope="module")
@@ -236,17 +244,7 @@ def test_a_fork_bomb_leaves_processor_time_without_control_groups(
     monkeypatch.setattr("submissions.sandbox.bubblewrap._parents", list)
     monkeypatch.setattr("submissions.sandbox.containers._MAX_UNGROUPED_PROCESSES", 40)
     monkeypatch.setattr(image.backend, "lacks_memory_groups", True)
-    outcome = image.run(
-        """
-        tell(niceness=os.nice(0))
-        while True:
-            try:
-                os.fork()
-            except OSError:
-                pass
-        """,
-        replace(LIMITS, memory_bytes=1 << 30, processes=400),
-    )
+    outcome = image.run("tell(niceness=os.nice(0))\n" + FORK_BOMB, replace(LIMITS, memory_bytes=1 << 30, processes=400))
     assert (outcome.kind, outcome.failure_code) == ("processes", "too_many_processes")
     assert outcome.message == MODEL_FAILURES["too_many_processes"].meaning
     assert image.found == {"niceness": 19}
@@ -257,16 +255,7 @@ def test_maps_that_the_kernel_delays_do_not_delay_the_end_of_a_fork_bomb(
 ) -> None:
     delays: list[None] = []
     monkeypatch.setattr("submissions.sandbox.processes._add_segments", lambda *each: delays.append(time.sleep(0.4)))
-    outcome = image.run(
-        """
-        while True:
-            try:
-                os.fork()
-            except OSError:
-                pass
-        """,
-        replace(LIMITS, memory_bytes=1 << 30),
-    )
+    outcome = image.run(FORK_BOMB, replace(LIMITS, memory_bytes=1 << 30))
     assert (outcome.kind, outcome.failure_code) == ("processes", "too_many_processes")
     assert len(delays) < 20  # fewer than the number of processes
 
