@@ -1,9 +1,8 @@
-"""Admin of rolling benchmarks."""
+"""Admin of rolling benchmarks. `submissions.admin.renewals` adds the last renewal, and registers it."""
 
 from typing import Any
 
 from django import forms
-from django.contrib import admin
 from django.http import HttpRequest
 
 from evaluation.core.problems import InvalidContent, at_lines
@@ -55,19 +54,22 @@ class TopicSourceForm(CurationForm):
         return cleaned
 
 
-@admin.register(TopicSource)
 class TopicSourceAdmin(CurationAdmin):
     """Admin of rolling benchmarks. All times are in UTC."""
 
     form = TopicSourceForm
-    list_display = ("name", "generator", "dataset", "interval_days", "next_at", "enabled")
+    list_display = ("name", "generator", "dataset", "interval_days", "next_at", "enabled", "last_renewal")
+    readonly_fields = ("last_renewal",)
     list_select_related = ("dataset",)
     prepopulated_fields = {"slug": ("name",)}
     actions = ("renew_now",)
     may_delete = False
     fieldsets = (
         (None, {"fields": ("name", "slug", "generator", "dataset", "prepared")}),
-        ("Schedule", {"fields": ("batch_size", "interval_days", "hidden_batches", "next_at", "enabled")}),
+        (
+            "Schedule",
+            {"fields": ("batch_size", "interval_days", "hidden_batches", "next_at", "enabled", "last_renewal")},
+        ),
     )
 
     def save_model(self, request: HttpRequest, obj: TopicSource, form: Any, change: bool) -> None:
@@ -82,8 +84,9 @@ class TopicSourceAdmin(CurationAdmin):
         "Renew now", "leaderboard.change_topicsource",
         lambda row, values: f"A worker will start batch {request_renewal(row)} of {row}.", title="Renew now",
         explanation="A worker starts the next batch and reveals the oldest hidden one. You cannot undo this. The "
-        "schedule does not change.",
-        button="Renew", danger=True, help="Start the next batch and reveal the oldest hidden one.", guards_command=True,
+        "schedule changes only if a renewal is due.",
+        button="Renew", danger=True, refusals=(ValueError,), guards_command=True,
+        help="Start the next batch and reveal the oldest hidden one.",
     )  # fmt: skip
 
     def acts(self, obj: TopicSource) -> tuple[str, ...]:

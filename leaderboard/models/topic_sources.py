@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from django.core.validators import MinValueValidator
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.urls import reverse
 from simple_history.models import HistoricalRecords
+
+from leaderboard.models.datasets import Dataset
 
 
 class TopicSource(models.Model):
@@ -34,7 +37,9 @@ class TopicSource(models.Model):
         default=300, validators=[MinValueValidator(10)], help_text="Topics per generated batch, for example 300."
     )
     interval_days = models.PositiveSmallIntegerField(
-        default=90, validators=[MinValueValidator(1)], help_text="Days between two renewals, for example 90."
+        default=90,
+        validators=[MinValueValidator(1), MaxValueValidator(3650)],
+        help_text="Days between two renewals, for example 90.",
     )
     hidden_batches = models.PositiveSmallIntegerField(
         default=1, validators=[MinValueValidator(1)], help_text="Batches that are hidden at the same time, usually 1."
@@ -53,6 +58,19 @@ class TopicSource(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("rolling_benchmark", args=[self.slug])
+
+    def clean(self) -> None:
+        """Raise ValidationError for a taken slug, a batch of another source, or a new dataset after a batch started."""
+        if self.dataset_id is None and Dataset.objects.filter(slug=self.slug).exists():
+            message = "A dataset has this slug, which the dataset of the first batch needs. Choose another slug."
+            raise ValidationError({"slug": message})
+        started_batches = TopicBatch.objects.filter(source=self.pk).exclude(started_at=None)
+        old_datasets = TopicSource.objects.filter(pk=self.pk).values_list("dataset", flat=True)
+        if started_batches.exists() and self.dataset_id not in old_datasets:
+            raise ValidationError({"dataset": "A batch has started, so the dataset can no longer change."})
+        other_batch = TopicBatch.objects.exclude(dataset=None).exclude(source=self.pk).filter(dataset=self.dataset_id)
+        if batch := other_batch.first():
+            raise ValidationError({"dataset": f"This dataset is {batch}. Choose a dataset that is not a batch."})
 
 
 class TopicBatch(models.Model):
@@ -76,3 +94,8 @@ class TopicBatch(models.Model):
 
     def __str__(self) -> str:
         return f"{self.source}, batch {self.number}"
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether its judgments are hidden. An import may also open them, without a reveal."""
+        return self.dataset is None or self.dataset.hidden

@@ -42,8 +42,8 @@ def read_library(generator: str) -> list[Function]:
     return read_distinct_functions(Path(sysconfig.get_path(scheme)), packages)
 
 
-def draw_batch(source: TopicSource, corpus: Path, number: int) -> TopicBatch:
-    """Draw and store the batch with this number, without topics of earlier batches.
+def draw_batch(source: TopicSource, version: DatasetVersion, number: int) -> TopicBatch:
+    """Draw and store the batch with this number over the documents of a version, without topics of earlier batches.
 
     Topics are docstrings of functions that are in the corpus with the same code. Their ids reveal nothing about the
     function, because messages about runs contain ids.
@@ -53,6 +53,7 @@ def draw_batch(source: TopicSource, corpus: Path, number: int) -> TopicBatch:
     """
     if source.generator not in _LIBRARIES:
         raise SourceExhausted(f"{source} has no further prepared batch. Add one in the admin.")
+    corpus = local_path(Area.FILES, version.corpus_sha256)
     documents = {document.id: document.text for document in read_corpus(corpus)}
     functions, used_texts = read_library(source.generator), _used_texts(source)
     present_names = {function.name for function in functions if documents.get(function.name) == function.source}
