@@ -305,6 +305,32 @@ def test_a_reveal_keeps_the_corpus_of_the_batch_and_the_dataset_cannot_be_change
     assert (batch.hidden, batch.versions.count()) == (False, 1)
 
 
+def test_topics_that_are_used_over_the_same_documents_are_refused(first_batch: Dataset, tmp_path: Path) -> None:
+    source = make_source(first_batch, 2, 3)
+    renew(source, 2)
+    other = import_copy(tmp_path, "other", 4)
+    for number in (1, 2, 3):  # public, hidden, and not started
+        archive = make_archive(fresh=batch_files(5), used=batch_files(number))
+        text = submit_source(other, archive, slug="other", name="Other").content.decode()
+        assert "used: topics with the same text as another topic" in text, number
+    assert submit_source(other, make_archive(b5=batch_files(5)), slug="other", name="Other").status_code == 302
+
+
+def test_folders_with_the_same_name_and_batches_without_relevant_documents_are_refused(first_batch: Dataset) -> None:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for folder, number in (("a/batch-01", 2), ("b/batch-01", 3)):
+            for file, text in batch_files(number).items():
+                archive.writestr(f"{folder}/{file}", text)
+    response = submit_source(first_batch, SimpleUploadedFile("b.zip", content.getvalue()))
+    assert "folders a/batch-01 and b/batch-01 have the same name" in response.content.decode().lower()
+    files = batch_files(2)
+    files["qrels.tsv"] = files["qrels.tsv"].replace("\t1\n", "\t0\n")
+    text = submit_source(first_batch, make_archive(b2=files, b3=batch_files(3))).content.decode()
+    assert "b2: no judgment has a positive grade" in text
+    assert not TopicSource.objects.exists()
+
+
 def test_a_batch_of_another_rolling_benchmark_is_not_a_first_dataset(first_batch: Dataset) -> None:
     source = make_source(first_batch, 2, 3)
     renew(source, 2)
