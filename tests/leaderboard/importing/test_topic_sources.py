@@ -338,3 +338,15 @@ def test_a_batch_of_another_rolling_benchmark_is_not_a_first_dataset(first_batch
     revealed = Dataset.objects.get(slug="manual-batch-2")
     response = submit_source(revealed, make_archive(b5=batch_files(5)), slug="other", name="Other")
     assert "This dataset is Manual, batch 2." in response.content.decode()
+
+
+def test_a_batch_that_an_import_opened_is_not_shown_as_hidden_and_not_revealed_again(first_batch: Dataset) -> None:
+    source = make_source(first_batch, 2, 3)
+    renew(source, 2)
+    Dataset.objects.filter(slug="manual-batch-2").update(hidden=False, state=Dataset.State.PUBLISHED)
+    page = Client().get("/rolling/manual/").content.decode()
+    assert 'class="badge">hidden' not in page
+    assert page.count("Topics and judgments") == 1
+    renew(source, 3)
+    assert hidden_slugs() == ["manual-batch-3"]
+    assert Dataset.objects.get(slug="manual-batch-3").twin_of == Dataset.objects.get(slug="manual-batch-2")
