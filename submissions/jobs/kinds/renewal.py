@@ -6,7 +6,7 @@ from django.utils import timezone
 
 from leaderboard.importing.topics.batches import SourceExhausted
 from leaderboard.importing.topics.renewal import renew
-from leaderboard.models import TopicSource, WorkRequest
+from leaderboard.models import Entry, TopicBatch, TopicSource, WorkRequest
 from submissions.jobs.kinds.handover import RetrievalResult
 from submissions.jobs.kinds.score import begin
 from submissions.models import Job, State
@@ -16,6 +16,8 @@ from submissions.queue.workers import UNPROTECTED
 
 #: Keys of a job's payload that describe what it runs.
 _INPUTS = ("configuration", "run_ids", "parameters", "hub_name", "hub_commit", UNPROTECTED)
+#: Visibilities of results that a curator or their team removed.
+_REMOVED = (Entry.Visibility.QUARANTINED, Entry.Visibility.UNPUBLISHED, Entry.Visibility.WITHDRAWN)
 
 
 def renew_job(job: Job, lease: Lease) -> None:
@@ -45,15 +47,20 @@ def create_jobs_on_new_batches() -> None:
 
 
 def _create_jobs(request: WorkRequest) -> None:
-    """Create one job for each site configuration and each public model that succeeded on an earlier batch.
+    """Create one job for each site configuration and each public model with a public result on an earlier batch.
 
-    Models that search stored runs cannot be run again, because these runs do not exist for new topics.
+    Results that were removed from a board are not repeated. Models that were submitted after the start of the batch
+    need a submission for it, which uses quota. Models that search stored runs cannot be run again, because these runs
+    do not exist for new topics.
     """
     model_jobs = Q(kind=Job.Kind.MODEL, submission__public=True, submission__withdrawn_at=None)
     site_jobs = Q(kind__in=(Job.Kind.RETRIEVE, Job.Kind.SAMPLE_MODEL))
     jobs = Job.objects.filter(model_jobs | site_jobs, state=State.DONE, dataset__in=request.payload["datasets"])
-    identities = {_identity(job) for job in Job.objects.filter(dataset=request.dataset)}
-    for job in jobs.select_related("submission__team").order_by("-pk"):
+    jobs = jobs.filter(created_at__lt=TopicBatch.objects.get(dataset=request.dataset).started_at)
+    removed_jobs = jobs.filter(entry__visibility__in=_REMOVED)
+    identities = {_identity(job) for job in (*Job.objects.filter(dataset=request.dataset), *removed_jobs)}
+    public_jobs = jobs.filter(entry__visibility=Entry.Visibility.PUBLIC)
+    for job in public_jobs.select_related("submission__team").order_by("-pk"):
         if _identity(job) in identities or job.payload.get("run_ids"):
             continue
         identities.add(_identity(job))
