@@ -17,12 +17,25 @@ from leaderboard.boards.system.history import authors_in
 from leaderboard.core import anonymity
 from leaderboard.core.documents import sidebar
 from leaderboard.core.measures import canonical_name, measure_anchor
-from leaderboard.models import Benchmark, Dataset, Entry, EntryQuerySet, Round, Source, System, Team, short_citation
+from leaderboard.models import (
+    Benchmark,
+    Dataset,
+    Entry,
+    EntryQuerySet,
+    Round,
+    Source,
+    System,
+    Team,
+    TopicSource,
+    short_citation,
+)
 
 #: Limits: characters and words read from a query, results per kind, results if only one kind is requested,
 #: and author texts scanned.
 LONGEST_QUERY, MAX_WORDS, MAX_RESULTS, MAX_RESULTS_OF_ONE_KIND, MAX_AUTHOR_TEXTS = 100, 6, 8, 500, 200
-KINDS = ("benchmark", "dataset", "system", "team", "author", "round", "measure", "documentation")
+KINDS = ("benchmark", "rolling_benchmark", "dataset", "system", "team", "author", "round", "measure", "documentation")
+#: Rolling benchmarks with documents.
+_ROLLING_BENCHMARKS = TopicSource.objects.exclude(dataset__current_version=None)
 
 
 #: Function that turns the selected columns of a row into the texts next to its name.
@@ -48,7 +61,7 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
     """Return up to `MAX_RESULTS` results of each kind, or up to `MAX_RESULTS_OF_ONE_KIND` of `kind`.
 
     Names that begin with the query come first. A query without words has no results. An anonymous system matches only
-    by its own name and architecture, and its team only if another of its systems is not anonymous. Takes at most eight
+    by its own name and architecture, and its team only if another of its systems is not anonymous. Takes at most nine
     database queries.
     """
     words = query.casefold().split()
@@ -86,6 +99,7 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
 
     finders: dict[str, Callable[[], list[SearchResult]]] = {
         "benchmark": lambda: find_rows("benchmark", Benchmark.objects.all(), ("name", "slug")),
+        "rolling_benchmark": lambda: find_rows("rolling_benchmark", _ROLLING_BENCHMARKS, ("name", "slug")),
         "dataset": lambda: find_rows(
             "dataset", Dataset.objects.listed(), ("name", "slug", "task", "domain"), "task", "domain"
         ),

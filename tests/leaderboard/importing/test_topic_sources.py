@@ -350,3 +350,8 @@ def test_a_batch_that_an_import_opened_is_not_shown_as_hidden_and_not_revealed_a
     renew(source, 3)
     assert hidden_slugs() == ["manual-batch-3"]
     assert Dataset.objects.get(slug="manual-batch-3").twin_of == Dataset.objects.get(slug="manual-batch-2")
+
+
+def test_the_search_finds_rolling_benchmarks_by_name(first_batch: Dataset) -> None:
+    make_topic_source(slug="man-pages", name="Manual pages", dataset=first_batch)
+    assert 'href="/rolling/man-pages/"' in Client().get("/search/?q=manual pages").content.decode()
