@@ -26,7 +26,7 @@ from submissions.accounts.outbox import NOTIFY
 from submissions.jobs.checkpoints.encodings import settle_waiting_jobs
 from submissions.jobs.cleanup import remove_unreferenced
 from submissions.jobs.kinds.datasets import fail_lost_rescores, retry_failed_certainty
-from submissions.jobs.kinds.renewal import repeat_on_new_batches
+from submissions.jobs.kinds.renewal import create_jobs_on_new_batches
 from submissions.jobs.worker import TURNS, dispatcher_is_late, drain_if_idle
 from submissions.models import Worker
 from submissions.notifications.sending import send_notifications, wake_notifier
@@ -67,7 +67,7 @@ def dispatch() -> None:
         publish_due,
         copy_open_judgements,
         partial(request_due_renewals, timezone.now()),
-        repeat_on_new_batches,
+        create_jobs_on_new_batches,
         create_requested_jobs,
         settle_requested,
         reap,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
+from django.utils import timezone
+
 from leaderboard.core.permissions import make_curator
-from leaderboard.models import Dataset, DatasetVersion, Team, User
+from leaderboard.models import Dataset, DatasetVersion, Team, TopicSource, User
 from leaderboard.systems.records import SystemFields, create_system
 from submissions.accounts.teams import personal_team
 from submissions.models import Job, State, Submission
@@ -60,6 +62,11 @@ def make_version(dataset: Dataset, **fields: Any) -> DatasetVersion:
         **fields,
     }
     return DatasetVersion.objects.create(dataset=dataset, **values)
+
+
+def make_topic_source(**fields: Any) -> TopicSource:
+    """A rolling benchmark whose next renewal is due."""
+    return TopicSource.objects.create(**{"slug": "rolling", "name": "Rolling", "next_at": timezone.now(), **fields})
 
 
 def make_job(dataset: Dataset, **fields: Any) -> Job:

@@ -7,6 +7,7 @@ Judgments can be read in one place only, which records each access.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,11 +20,13 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 
+from evaluation.archives.compression import open_blocks
 from evaluation.core.problems import format_count
 from evaluation.measures.registry import DEFAULT_MEASURES
 from leaderboard.admin import importing
 from leaderboard.admin.base import ReadOnlyAdmin, curator, folded
-from leaderboard.admin.forms import CurationForm, TextFileField, optional_share, text_line, tick_box
+from leaderboard.admin.forms import CurationForm, optional_share, text_line, tick_box
+from leaderboard.admin.import_form import uploaded_path
 from leaderboard.admin.pages import (
     ActionRefused,
     Crumb,
@@ -42,7 +45,6 @@ from leaderboard.core.permissions import (
     conflicting_visibility_settings,
     may_read_judgements,
 )
-from leaderboard.core.storage.store import work_folder
 from leaderboard.datasets.files import seals_queries
 from leaderboard.datasets.qrels import recorded_qrels_path
 from leaderboard.judgements.disclosure import may_see_counts
@@ -99,11 +101,11 @@ class RevealForm(ReasonForm):
 class TagsForm(ReasonForm):
     """Form for a tag file."""
 
-    tags = TextFileField(
+    tags = forms.FileField(
         label="Query tags",
-        max_bytes=MAX_TAGS_BYTES,
-        help_text="One query id and one tag per line, with a tab between them. Example: q12⇥hard. Leave this empty to "
-        "remove all tags.",
+        required=False,
+        help_text="One query id and one tag per line, with a tab between them. Example: q12⇥hard. The file may be "
+        "compressed. Leave this empty to remove all tags.",
     )
 
 
@@ -144,10 +146,10 @@ def _tag(dataset: Dataset, values: Mapping[str, Any]) -> str:
     if dataset.hidden:
         raise ActionRefused(f"The queries of {dataset} cannot be tagged, because its judgments are hidden.")
     tags = values["tags"]
-    with work_folder("tags") as work:
-        path = work / "tags.tsv"
-        path.write_text(tags.read_text("utf-8-sig") if isinstance(tags, Path) else tags or "", "utf-8")
-        count = set_tags(dataset, path if path.stat().st_size else None)
+    path = uploaded_path(tags) if tags and not isinstance(tags, Path) else tags
+    if path and any(size > MAX_TAGS_BYTES for size in accumulate(map(len, open_blocks(path)))):
+        raise ActionRefused(f"The tags are longer than {MAX_TAGS_BYTES:,} bytes. Use fewer or shorter tags.")
+    count = set_tags(dataset, path)
     return f"{dataset}: {format_count(count, 'query has', 'queries have')} tags."
 
 

@@ -1,9 +1,8 @@
-"""Admin of hidden benchmarks that renew themselves."""
+"""Admin of rolling benchmarks. `submissions.admin.renewals` adds the last renewal, and registers it."""
 
 from typing import Any
 
 from django import forms
-from django.contrib import admin
 from django.http import HttpRequest
 
 from evaluation.core.problems import InvalidContent, at_lines
@@ -18,13 +17,13 @@ from leaderboard.models import TopicSource
 
 
 class TopicSourceForm(CurationForm):
-    """Form of a source and a zip of prepared batches, whose problems are all shown at once."""
+    """Form of a rolling benchmark and a zip of prepared batches, whose problems are all shown at once."""
 
     prepared = forms.FileField(
         label="Prepared batches",
         required=False,
         help_text="Zip file with one folder per batch, such as batch-01 and batch-02, each with queries.jsonl "
-        "and qrels.tsv. Batches are opened in the order of their names, after all earlier ones.",
+        "and qrels.tsv. Batches are started in the order of their names, after all earlier ones.",
     )
 
     class Meta:
@@ -43,7 +42,9 @@ class TopicSourceForm(CurationForm):
         elif dataset and (dataset.hidden or not (dataset.current_version and dataset.current_version.corpus_sha256)):
             self.add_error("dataset", "Choose a dataset with documents and open judgments.")
         elif archive and not may_read_judgements(self.request.user):
-            self.add_error("prepared", "Ask a curator who may read hidden judgments to add batches.")
+            self.add_error(
+                "prepared", "You may not read hidden judgments, so you cannot add batches. Ask a curator who may."
+            )
         elif archive and dataset:
             try:
                 check_prepared(uploaded_path(archive), self.instance, dataset.current_version)
@@ -53,23 +54,26 @@ class TopicSourceForm(CurationForm):
         return cleaned
 
 
-@admin.register(TopicSource)
 class TopicSourceAdmin(CurationAdmin):
-    """Admin of sources. All times are in UTC."""
+    """Admin of rolling benchmarks. All times are in UTC."""
 
     form = TopicSourceForm
-    list_display = ("name", "generator", "dataset", "interval_days", "next_at", "enabled")
+    list_display = ("name", "generator", "dataset", "interval_days", "next_at", "enabled", "last_renewal")
+    readonly_fields = ("last_renewal",)
     list_select_related = ("dataset",)
     prepopulated_fields = {"slug": ("name",)}
     actions = ("renew_now",)
     may_delete = False
     fieldsets = (
         (None, {"fields": ("name", "slug", "generator", "dataset", "prepared")}),
-        ("Schedule", {"fields": ("batch_size", "interval_days", "hidden_batches", "next_at", "enabled")}),
+        (
+            "Schedule",
+            {"fields": ("batch_size", "interval_days", "hidden_batches", "next_at", "enabled", "last_renewal")},
+        ),
     )
 
     def save_model(self, request: HttpRequest, obj: TopicSource, form: Any, change: bool) -> None:
-        """Save the source, its first batch, and its prepared batches."""
+        """Save the rolling benchmark, its first batch, and its prepared batches."""
         super().save_model(request, obj, form, change)
         if obj.dataset is not None:
             add_batch(obj, 1, obj.dataset)
@@ -78,11 +82,11 @@ class TopicSourceAdmin(CurationAdmin):
 
     renew_now = Operation(
         "Renew now", "leaderboard.change_topicsource",
-        lambda row, values: f"A worker will open batch {request_renewal(row)} of {row}.", title="Renew now",
-        explanation="A worker opens the next batch and reveals the oldest hidden one. You cannot undo this. The "
-        "schedule does not change.",
-        button="Renew", danger=True, help="Open the next batch of a source, and reveal the oldest hidden one.",
-        guards_command=True,
+        lambda row, values: f"A worker will start batch {request_renewal(row)} of {row}.", title="Renew now",
+        explanation="A worker starts the next batch and reveals the oldest hidden one. You cannot undo this. The "
+        "schedule changes only if a renewal is due.",
+        button="Renew", danger=True, refusals=(ValueError,), guards_command=True,
+        help="Start the next batch and reveal the oldest hidden one.",
     )  # fmt: skip
 
     def acts(self, obj: TopicSource) -> tuple[str, ...]:

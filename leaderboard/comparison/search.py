@@ -17,12 +17,25 @@ from leaderboard.boards.system.history import authors_in
 from leaderboard.core import anonymity
 from leaderboard.core.documents import sidebar
 from leaderboard.core.measures import canonical_name, measure_anchor
-from leaderboard.models import Benchmark, Dataset, Entry, EntryQuerySet, Round, Source, System, Team, short_citation
+from leaderboard.models import (
+    Benchmark,
+    Dataset,
+    Entry,
+    EntryQuerySet,
+    Round,
+    Source,
+    System,
+    Team,
+    TopicSource,
+    short_citation,
+)
 
 #: Limits: characters and words read from a query, results per kind, results if only one kind is requested,
 #: and author texts scanned.
 LONGEST_QUERY, MAX_WORDS, MAX_RESULTS, MAX_RESULTS_OF_ONE_KIND, MAX_AUTHOR_TEXTS = 100, 6, 8, 500, 200
-KINDS = ("benchmark", "dataset", "system", "team", "author", "round", "measure", "documentation")
+KINDS = ("benchmark", "rolling_benchmark", "dataset", "system", "team", "author", "round", "measure", "documentation")
+#: Rolling benchmarks with documents.
+_ROLLING_BENCHMARKS = TopicSource.objects.exclude(dataset__current_version=None)
 
 
 #: Function that turns the selected columns of a row into the texts next to its name.
@@ -56,14 +69,8 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
     public_systems = EntryQuerySet(Entry).public().values("system_id")
     systems = System.objects.filter(pk__in=public_systems)
     attributed_systems = systems.exclude(anonymity.anonymous_now())
-    own_entries = EntryQuerySet(Entry).public().filter(system=OuterRef("pk"))
-    dataset = Subquery(own_entries.order_by("dataset__name").values("dataset__name")[:1])
-    counts = own_entries.order_by().values("system").annotate(number=Count("dataset", distinct=True))
-    run_here = Exists(own_entries.exclude(provenance=Entry.Provenance.REPORTED))
-    columns = {"dataset": dataset, "datasets": Subquery(counts.values("number")), "run_here": run_here}
     limit = MAX_RESULTS_OF_ONE_KIND if kind else MAX_RESULTS
     round_subjects = ("dataset__name", "benchmark__name")
-    shown_team = Case(When(anonymity.anonymous_now(), then=Value("")), default=anonymity.team_name())
 
     def find_rows(
         result_kind: str,
@@ -87,12 +94,13 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
 
     finders: dict[str, Callable[[], list[SearchResult]]] = {
         "benchmark": lambda: find_rows("benchmark", Benchmark.objects.all(), ("name", "slug")),
+        "rolling_benchmark": lambda: find_rows("rolling_benchmark", _ROLLING_BENCHMARKS, ("name", "slug")),
         "dataset": lambda: find_rows(
             "dataset", Dataset.objects.listed(), ("name", "slug", "task", "domain"), "task", "domain"
         ),
         "system": lambda: find_rows(
             "system",
-            systems.annotate(shown=shown_team, by=anonymity.team_name(), **columns),
+            _with_facts(systems),
             ("name", "architecture", "shown"),
             *("by", "source__authors", "source__year", "architecture", "dataset", "datasets"),
             describe=_describe_system,
@@ -104,6 +112,19 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
         "documentation": lambda: _select(_find_documentation(words), query, limit),
     }
     return [result for name, find in finders.items() if kind in ("", name) for result in find()]
+
+
+def _with_facts(systems: QuerySet[System]) -> QuerySet[System]:
+    """Add columns of the team and the results."""
+    own_entries = EntryQuerySet(Entry).public().filter(system=OuterRef("pk"))
+    counts = own_entries.order_by().values("system").annotate(number=Count("dataset", distinct=True))
+    return systems.annotate(
+        shown=Case(When(anonymity.anonymous_now(), then=Value("")), default=anonymity.team_name()),
+        by=anonymity.team_name(),
+        dataset=Subquery(own_entries.order_by("dataset__name").values("dataset__name")[:1]),
+        datasets=Subquery(counts.values("number")),
+        run_here=Exists(own_entries.exclude(provenance=Entry.Provenance.REPORTED)),
+    )
 
 
 def distinguish(results: Sequence[SearchResult]) -> list[SearchResult]:

@@ -260,7 +260,10 @@ def _target(base_target: ScoringTarget, checksums: tuple[str, ...]) -> ScoringTa
 
 
 def private_paths(*checksums: str) -> list[Path]:
-    """Return the paths of files in private storage, for the renewal of hidden benchmarks by the scorer."""
+    """Return the paths of batch files in private storage.
+
+    Callers are the scorer and curators who may read hidden judgments.
+    """
     return [path_of(Area.QRELS, sha256) for sha256 in checksums]
 
 

@@ -16,14 +16,7 @@ from django.utils import timezone
 
 from leaderboard.importing.collections.halves import SUFFIX, import_twin
 from leaderboard.importing.collections.source import ImportOptions
-from leaderboard.importing.demo.stdlib_search import (
-    DEMO_SLUG,
-    DESCRIPTION,
-    NAME,
-    QUERIES,
-    VERSION,
-    build_stdlib_search,
-)
+from leaderboard.importing.demo.stdlib_search import DEMO_SLUG, DESCRIPTION, NAME, QUERIES, VERSION, build_stdlib_search
 from leaderboard.importing.reported.loader import load_reported
 from leaderboard.importing.topics.renewal import add_batch
 from leaderboard.models import Dataset, Entry, Source, TopicSource, User
@@ -69,7 +62,7 @@ def prepare() -> None:
 
 
 def _add_demo_source() -> None:
-    """Add a source that renews the demo collection, whose open half is batch 1 and whose hidden half is batch 2."""
+    """Make the demo collection a rolling benchmark, whose open half is batch 1 and whose hidden half is batch 2."""
     halves = Dataset.objects.in_bulk([DEMO_SLUG, DEMO_SLUG + SUFFIX], field_name="slug")
     if len(halves) == 2 and not TopicSource.objects.filter(slug=DEMO_SLUG).exists():
         with transaction.atomic():

@@ -295,7 +295,7 @@ SUBJECTS: dict[str, tuple[dict[str, Any], Callable[[Any], models.Model]]] = {
     ),
     "rescore": ({"metavar": "dataset", "help": "slug of the dataset"}, find_rescore),
     "account": ({"metavar": "email", "help": "email address of the account"}, find_person),
-    "topic_source": ({"help": "slug of the renewed benchmark"}, partial(find_by_slug, TopicSource)),
+    "rolling_benchmark": ({"help": "slug of the rolling benchmark"}, partial(find_by_slug, TopicSource)),
     "duplicate": ({"help": "slug of the system to merge"}, partial(find_by_slug, System)),
 }
 

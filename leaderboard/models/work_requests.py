@@ -24,8 +24,8 @@ class WorkRequest(models.Model):
         REVEAL = "reveal", "summarize a revealed round"
         NOTIFY = "notify", "notify users"
         SETTLE = "settle", "refund the quota of a failed job"
-        RENEW = "renew", "renew a hidden batch of topics"
-        REPEAT = "repeat", "run stored models on a new batch of topics"
+        RENEW = "renew", "start a new batch of topics"
+        REPEAT = "repeat", "run earlier models on a new batch of topics"
 
     kind = models.CharField(max_length=12, choices=Kind.choices)
     dataset = models.ForeignKey(

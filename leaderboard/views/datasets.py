@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from leaderboard.boards.topic_sources import source_page
+from leaderboard.boards.topic_sources import rolling_benchmark_page
 from leaderboard.comparison.queries.collection import (
     COLUMNS,
     LIST_PARAMETERS,
@@ -200,7 +200,8 @@ def dataset_file(request: HttpRequest, slug: str, name: str) -> HttpResponseBase
 
 @require_safe
 @never_cache
-def topic_source(request: HttpRequest, slug: str) -> HttpResponse:
-    """Show a hidden benchmark that renews itself, with its batches and the gap of each system over time."""
+def rolling_benchmark(request: HttpRequest, slug: str) -> HttpResponse:
+    """Show a rolling benchmark with its batches and the gap of each system over time."""
     source = get_object_or_404(TopicSource, slug=slug)
-    return render(request, "leaderboard/topic_source.html", {"section": "benchmarks", **source_page(source)})
+    context = {"section": "benchmarks", **rolling_benchmark_page(source)}
+    return render(request, "leaderboard/rolling_benchmark.html", context)

@@ -96,7 +96,7 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
         "takes_runs": [card for card in visible_cards if card.about["takes_runs"]],
         "reported": [card for card in visible_cards if not card.about["takes_runs"]],
         "any": bool(cards.datasets),
-        "sources": TopicSource.objects.exclude(dataset__current_version=None),
+        "rolling_benchmarks": TopicSource.objects.exclude(dataset__current_version=None),
         "facets": facets,
         "filtered": any(selection for *_, selection in facets),
         "sorts": [(name, label) for name, (label, _) in SORTS.items()],

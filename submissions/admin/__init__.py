@@ -1,5 +1,5 @@
 """Admin of submissions, in addition to `leaderboard.admin`."""
 
-from submissions.admin import accounts, datasets, operators, quotas, results
+from submissions.admin import accounts, datasets, operators, quotas, renewals, results
 
-__all__ = ["accounts", "datasets", "operators", "quotas", "results"]
+__all__ = ["accounts", "datasets", "operators", "quotas", "renewals", "results"]

@@ -13,6 +13,6 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='job',
             name='kind',
-            field=models.CharField(choices=[('score', 'score a run'), ('retrieve', 'retrieve and score'), ('baseline', 'baseline'), ('model', 'run a model and score'), ('shard', 'encode a shard'), ('sample_model', 'sample model'), ('certainty', 'intervals and tests'), ('statistics', 'statistics of a collection'), ('pool', 'draw a pool'), ('merge', 'merge judgments'), ('rescore', 'rescore'), ('protect', "split a competition's queries"), ('reveal', 'reveal a round'), ('download', 'download a collection'), ('renew', 'renew a hidden batch of topics')], max_length=12),
+            field=models.CharField(choices=[('score', 'score a run'), ('retrieve', 'retrieve and score'), ('baseline', 'baseline'), ('model', 'run a model and score'), ('shard', 'encode a shard'), ('sample_model', 'sample model'), ('certainty', 'intervals and tests'), ('statistics', 'statistics of a collection'), ('pool', 'draw a pool'), ('merge', 'merge judgments'), ('rescore', 'rescore'), ('protect', "split a competition's queries"), ('reveal', 'reveal a round'), ('download', 'download a collection'), ('renew', 'start a new batch of topics')], max_length=12),
         ),
     ]

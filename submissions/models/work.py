@@ -194,7 +194,7 @@ class Job(models.Model):
         PROTECT = "protect", "split a competition's queries"
         REVEAL = "reveal", "reveal a round"
         DOWNLOAD = "download", "download a collection"
-        RENEW = "renew", "renew a hidden batch of topics"
+        RENEW = "renew", "start a new batch of topics"
 
     #: Job kinds that cannot start without judgments. Uploaded runs need them only for scoring.
     NEEDS_JUDGEMENTS = (Kind.RETRIEVE, Kind.MODEL, Kind.SHARD, Kind.SAMPLE_MODEL, Kind.CERTAINTY)

@@ -335,7 +335,8 @@ def _database_uptime() -> float:
 def create_requested_jobs() -> int:
     """Create a job for each new work request, exactly once; return their number.
 
-    For kinds that read the dataset when they begin, no job is created if one already waits.
+    For kinds that read the dataset when they begin, no job is created if one already waits. Each batch of topics is
+    started by one job.
     """
     count = 0
     # Other steps of the dispatcher process requests for notices and settlements.
@@ -344,8 +345,8 @@ def create_requested_jobs() -> int:
         with transaction.atomic():
             if not WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now()):
                 continue
-            if request.dataset_id is None or (kind in _SINGLE_KINDS and _is_waiting(kind, request.dataset_id)):
-                continue  # the waiting job will read the present dataset
+            if request.dataset_id is None or _has_job(kind, request):
+                continue
             Job.objects.create(
                 kind=kind,
                 queue=Job.Queue.CPU if kind in _RETRIEVING else Job.Queue.SCORE,
@@ -358,8 +359,13 @@ def create_requested_jobs() -> int:
     return count
 
 
-def _is_waiting(kind: Job.Kind, dataset_id: int) -> bool:
-    return Job.objects.waiting().filter(kind=kind, dataset=dataset_id).exists()
+def _has_job(kind: Job.Kind, request: WorkRequest) -> bool:
+    """Return whether a job will do this work: one that will read the present dataset, or that starts the same batch."""
+    same_work = {"kind": kind, "dataset": request.dataset_id}
+    if kind == Job.Kind.RENEW:
+        same_work["payload__number"] = request.payload["number"]
+        return Job.objects.filter(**same_work).exclude(state__in=TERMINAL).exists()
+    return kind in _SINGLE_KINDS and Job.objects.waiting().filter(**same_work).exists()
 
 
 def wake_waiting_queues() -> None:

@@ -42,7 +42,6 @@ from leaderboard.models import (
     Source,
     System,
     Team,
-    TopicSource,
     User,
     Visibility,
 )
@@ -65,7 +64,7 @@ from submissions.models import (
 )
 from submissions.notifications.webhooks import send_test
 from tests.doors.expected import PEOPLE
-from tests.factories import make_dataset, make_user, team_of
+from tests.factories import make_dataset, make_topic_source, make_user, team_of
 from tests.leaderboard.entries import cost
 from tests.submissions.clients import Api
 from tests.submissions.collections import JUDGED, make_collection, run_text
@@ -129,7 +128,7 @@ def build(folder: Path) -> Site:
         ("rounds", "dataset"): "demo",
         ("benchmarks", "slug"): "few",
         ("rounds", "slug"): "autumn",
-        ("sources", "slug"): "renewed",
+        ("rolling", "slug"): "rolling",
         ("figures", "slug"): "wins",
         ("docs", "name"): "engines",
         ("docs", "section"): "datasets",
@@ -201,7 +200,7 @@ def _of_curation(demo: Dataset, sealed: Dataset, other: User, public: Submission
     for subject in ({"round": held}, {"dataset": make_dataset(slug="asking")}):
         agreement = Agreement.objects.create(text="For research.", **subject)
     Acceptance.objects.create(agreement=agreement, person=other, version=1)
-    TopicSource.objects.create(slug="renewed", name="Renewed", dataset=demo, next_at=now)
+    make_topic_source(dataset=demo)
     Source.objects.create(key="paper", title="A paper", authors="Somebody", year=2020)
     pool = Pool.objects.create(dataset=demo, version=version, qrels=qrels)
     JudgementImport.objects.create(

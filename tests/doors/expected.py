@@ -56,7 +56,7 @@ _PUBLIC = {
         "system", "system_badge", "system_badge_data", "system_mteb", "system_eval_results", "system_bibtex",
         "system_every_eval_ever", "dataset_croissant", "team", "rounds", "round", "search", "figures", "figure",
         "figure_json", "news", "news_atom", "dataset_atom", "benchmark_atom", "dataset_share", "benchmark_share",
-        "docs", "doc", "privacy", "measures", "efficiency", "formats", "models", "topic_source",
+        "docs", "doc", "privacy", "measures", "efficiency", "formats", "models", "rolling_benchmark",
         "dataset_at", "favicon", "status", "robots-txt", "healthz", "readyz", "api-docs", "api-docs-section",
         *(f"dataset_{ending}" for ending in _ENDINGS),
         *(f"benchmark_{ending}" for ending in _ENDINGS),

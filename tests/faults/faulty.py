@@ -265,7 +265,7 @@ def follow_all(orders: Orders, name: str) -> None:
     _wrap(encodings, "_store_shard", after="shard")
     _follow_warm_children(supervision.Supervision)
     _wrap(datasets, "store_certainty", after="certainty")
-    _wrap(queue, "_is_waiting", before="dispatching")  # between taking a request and making its job
+    _wrap(queue, "_has_job", before="dispatching")  # between taking a request and making its job
     _wrap(queue, "requeue", after="reaping", everywhere=False)
 
 

@@ -169,7 +169,7 @@ _BY_PLACE: dict[tuple[str, str], Callable[[], Iterable[Any]]] = {
     ("docs", "name"): lambda: ["glossary", "nothing"],
     ("docs", "section"): lambda: ["datasets", "submissions", "nothing"],
     ("rounds", "slug"): lambda: Round.objects.values_list("slug", flat=True),
-    ("sources", "slug"): lambda: TopicSource.objects.values_list("slug", flat=True),
+    ("rolling", "slug"): lambda: TopicSource.objects.values_list("slug", flat=True),
     ("quotas", "slug"): lambda: Dataset.objects.values_list("slug", flat=True),
 }
 _BY_PART: dict[str, Callable[[], Iterable[Any]]] = {

@@ -38,7 +38,7 @@ CALLERS = {
     "list_conflicts": {"leaderboard/admin/judging.py"},  # asks for the right, records
     "private_paths": {
         "leaderboard/importing/topics/batches.py",  # the scorer, and curators who may read hidden judgments
-        "leaderboard/importing/topics/renewal.py",  # the scorer: renewals
+        "leaderboard/importing/topics/renewal.py",  # the scorer: rolling benchmarks
     },
     "load_compared": {
         "leaderboard/importing/collections/twins.py",

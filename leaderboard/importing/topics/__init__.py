@@ -1,1 +1,1 @@
-"""Hidden benchmarks that renew themselves: batches of topics, and the renewal that opens and reveals them."""
+"""Rolling benchmarks: batches of topics, and the renewal that starts and reveals them."""

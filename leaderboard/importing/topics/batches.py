@@ -1,6 +1,6 @@
-"""Batches of topics: drawn from docstrings, or prepared by a curator, and stored privately until they are opened.
+"""Batches of topics: drawn from docstrings, or prepared by a curator, and stored privately until they are started.
 
-Batches are drawn with the operating system's random numbers when they are opened. There is no seed to keep secret, and
+Batches are drawn with the operating system's random numbers when they are started. There is no seed to keep secret, and
 a batch cannot be computed in advance.
 """
 
@@ -20,7 +20,7 @@ from leaderboard.datasets.qrels import private_paths
 from leaderboard.importing.collections.inspection import Inspection
 from leaderboard.importing.collections.source import ZIP_POLICY, CollectionFiles, ImportOptions
 from leaderboard.importing.collections.twins import MIN_TOPICS, too_few
-from leaderboard.importing.demo.stdlib_search import Function, choose_queries, distinct_functions, write_queries
+from leaderboard.importing.topics.code_search import Function, choose_queries, read_distinct_functions, write_queries
 from leaderboard.models import DatasetVersion, TopicBatch, TopicSource
 
 #: Installation path (of `sysconfig`) and packages of each generator. Their functions are its documents.
@@ -33,28 +33,29 @@ _QUERIES, _QRELS = "queries.jsonl", "qrels.tsv"
 
 
 class SourceExhausted(Exception):
-    """A source has no topics for another batch; the message contains the reason."""
+    """A rolling benchmark has no topics for another batch; the message contains the reason."""
 
 
 def read_library(generator: str) -> list[Function]:
     """Return the functions of the packages that a generator reads on this machine."""
     scheme, packages = _LIBRARIES[generator]
-    return distinct_functions(Path(sysconfig.get_path(scheme)), packages)
+    return read_distinct_functions(Path(sysconfig.get_path(scheme)), packages)
 
 
-def draw_batch(source: TopicSource, corpus: Path, number: int) -> TopicBatch:
-    """Draw and store the batch with this number, without topics of earlier batches.
+def draw_batch(source: TopicSource, version: DatasetVersion, number: int) -> TopicBatch:
+    """Draw and store the batch with this number over the documents of a version, without topics that were used.
 
     Topics are docstrings of functions that are in the corpus with the same code. Their ids reveal nothing about the
     function, because messages about runs contain ids.
 
     Raises:
-        SourceExhausted: If the source consists of prepared files, or has fewer than `batch_size` topics left.
+        SourceExhausted: If batches are prepared files, or `source` has fewer than `batch_size` topics left.
     """
     if source.generator not in _LIBRARIES:
         raise SourceExhausted(f"{source} has no further prepared batch. Add one in the admin.")
+    corpus = local_path(Area.FILES, version.corpus_sha256)
     documents = {document.id: document.text for document in read_corpus(corpus)}
-    functions, used_texts = read_library(source.generator), _used_texts(source)
+    functions, used_texts = read_library(source.generator), _used_texts(source, version)
     present_names = {function.name for function in functions if documents.get(function.name) == function.source}
     candidates = [
         (text, name)
@@ -75,14 +76,19 @@ def _store_batch(source: TopicSource, number: int, folder: Path) -> TopicBatch:
     return TopicBatch.objects.create(source=source, number=number, **checksums)
 
 
-def _used_texts(source: TopicSource, *version_ids: int) -> set[str]:
-    """Return the normalized texts of the topics of all stored batches of a source, and of versions of datasets."""
-    stored = Q(pk__in=version_ids)
-    if source.pk is not None:
-        stored |= Q(dataset__topic_batch__source=source.pk)
-    versions = DatasetVersion.objects.filter(stored)
+def _used_texts(source: TopicSource, version: DatasetVersion) -> set[str]:
+    """Return the normalized texts of the queries of `version`, and of all datasets and batches over its documents.
+
+    Batches of other rolling benchmarks are included, because topics that are public there cannot be hidden here.
+    """
+    documents = version.statistics.get("corpus_expanded_sha256")
+    same_documents = Q(statistics__corpus_expanded_sha256=documents)
+    versions = DatasetVersion.objects.filter(
+        Q(pk=version.pk) | Q(dataset__topic_batch__source=source.pk) | same_documents
+    )
     paths = [local_path(Area.FILES, sha256) for sha256 in versions.values_list("queries_sha256", flat=True)]
-    stored_batches = TopicBatch.objects.filter(source=source.pk).exclude(queries_sha256="")
+    sources = TopicSource.objects.filter(dataset__current_version__statistics__corpus_expanded_sha256=documents)
+    stored_batches = TopicBatch.objects.filter(Q(source=source.pk) | Q(source__in=sources)).exclude(queries_sha256="")
     paths += private_paths(*stored_batches.values_list("queries_sha256", flat=True))
     return {_normalize(query.text) for path in paths for query in read_queries(path)}
 
@@ -96,11 +102,12 @@ def check_prepared(archive: Path, source: TopicSource, version: DatasetVersion) 
 
     Raises:
         InvalidContent: With the problems of all batches: missing and invalid files, judged documents that are not in
-            the corpus, too few topics, and topics that occur twice or in an earlier batch.
+            the corpus, too few topics, no relevant document, and topics that occur twice or in a dataset or batch
+            over the same documents.
     """
-    documents, used_texts = local_path(Area.INDEXES, version.document_ids_sha256), _used_texts(source, version.pk)
+    documents, used_texts = local_path(Area.INDEXES, version.document_ids_sha256), _used_texts(source, version)
     problems = list[Problem]()
-    for name, folder in _expand(archive):
+    for name, folder in _extract_batches(archive):
         try:
             used_texts |= _check_folder(folder, documents, used_texts)
         except InvalidContent as error:
@@ -110,24 +117,31 @@ def check_prepared(archive: Path, source: TopicSource, version: DatasetVersion) 
 
 
 def add_prepared(archive: Path, source: TopicSource) -> None:
-    """Store the batches in a checked zip after the last batch of the source, in the order of their names."""
+    """Store the batches in a checked zip after the last batch of `source`, in the order of their names."""
     last = source.batches.order_by("number").last()
-    for number, (_, folder) in enumerate(_expand(archive), last.number + 1 if last else 1):
+    for number, (_, folder) in enumerate(_extract_batches(archive), last.number + 1 if last else 1):
         _store_batch(source, number, folder)
 
 
-def _expand(archive: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the name of each batch in a zip and a folder with its files. Raises InvalidContent without any batch."""
+def _extract_batches(archive: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the name of each batch in a zip and a folder with its files.
+
+    Raises InvalidContent without any batch, or if two folders have the same name.
+    """
     with work_folder("topics") as work, open_archive(archive, ZIP_POLICY) as opened:
-        members = {tuple(name.split("/")[-2:]): name for name in opened.names if "/" in name}
-        names = sorted({name for name, file in members if file in (_QUERIES, _QRELS)})
-        if not names:
+        folders = dict[str, str]()
+        for parent, _, file in sorted(name.rpartition("/") for name in opened.names):
+            name = parent.rpartition("/")[2]
+            if parent and file in (_QUERIES, _QRELS) and folders.setdefault(name, parent) != parent:
+                message = f"the folders {folders[name]} and {parent} have the same name"
+                raise InvalidContent.build(problem("batch_repeated", message, "Rename one of them."))
+        if not folders:
             hint = "Pack folders such as batch-01, each with queries.jsonl and qrels.tsv."
             raise InvalidContent.build(problem("no_batch", "the zip contains no batch", hint))
-        for number, name in enumerate(names):
+        for number, (name, parent) in enumerate(sorted(folders.items())):
             (folder := work / str(number)).mkdir()
-            files = [file for file in (_QUERIES, _QRELS) if (name, file) in members]
-            opened.extract({members[name, file]: folder / file for file in files})
+            files = [file for file in (_QUERIES, _QRELS) if f"{parent}/{file}" in opened.names]
+            opened.extract({f"{parent}/{file}": folder / file for file in files})
             yield name, folder
 
 
@@ -141,13 +155,16 @@ def _check_folder(folder: Path, documents: Path, used_texts: Collection[str]) ->
     options = ImportOptions(slug="batch", runs_only=True, strict=True)
     inspection = Inspection(files, options, folder, lambda stage, share: None)
     inspection.id_table = documents
-    topic_ids = inspection.read().judgements["test"].qrels.query_ids
+    qrels = inspection.read().judgements["test"].qrels
     texts = [(query.id, _normalize(query.text)) for query in read_queries(queries)]
     own_texts = {text: name for name, text in texts}
     repeated = [name for name, text in texts if text in used_texts or own_texts[text] != name]
-    problems = [too_few("hidden", len(topic_ids))] if len(topic_ids) < MIN_TOPICS else []
+    problems = [too_few("hidden", len(qrels.query_ids))] if len(qrels.query_ids) < MIN_TOPICS else []
+    if not (qrels.grades > 0).any():
+        hint = "Give each relevant document a positive grade, for example 1."
+        problems.append(problem("no_relevant", "no judgment has a positive grade", hint))
     if repeated:
-        message = f"topics with the words of another topic: {name_some(repeated)}"
+        message = f"topics with the same text as another topic: {name_some(repeated)}"
         problems.append(problem("topic_repeated", message, "Remove them. Use each topic once.", len(repeated)))
     if problems:
         raise InvalidContent.build(*problems)

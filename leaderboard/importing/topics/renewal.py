@@ -1,6 +1,9 @@
-"""Renewal of hidden benchmarks: on schedule, a new batch of topics is opened and the oldest hidden one is revealed."""
+"""Renewal of rolling benchmarks: on schedule, a new batch of topics starts and the oldest hidden one is revealed."""
 
+import logging
+import secrets
 from datetime import datetime, timedelta
+from itertools import chain, count
 from pathlib import Path
 
 from django.db import transaction
@@ -12,12 +15,16 @@ from leaderboard.core.work_requests import request_work
 from leaderboard.datasets.qrels import private_paths
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.source import ImportOptions
-from leaderboard.importing.demo.stdlib_search import build_collection
 from leaderboard.importing.topics.batches import draw_batch, read_library
-from leaderboard.models import Dataset, TopicBatch, TopicSource, Visibility, WorkRequest
+from leaderboard.importing.topics.code_search import build_collection
+from leaderboard.models import Dataset, DatasetVersion, TopicBatch, TopicSource, Visibility, WorkRequest
 from leaderboard.results.board_rows.revisions import Kind, boards_changed, lock_boards
 
-#: Settings of the first dataset that all batches have.
+logger = logging.getLogger(__name__)
+
+#: Time after which a scheduled renewal that has not started its batch is requested again.
+RETRY_AFTER = timedelta(days=1)
+#: Settings that all batches share with the first dataset.
 _COMMON_SETTINGS = (
     "task", "domain", "language", "licence", "homepage", "documents_visibility", "runs_visibility",
     "relevance_level", "drop_self_matches",
@@ -25,23 +32,45 @@ _COMMON_SETTINGS = (
 
 
 def request_due_renewals(now: datetime) -> None:
-    """Request the renewals that are due at `now`, and schedule the next ones."""
+    """Request the renewals that are due at `now`, again after `RETRY_AFTER` until the batch has started.
+
+    A fault of one rolling benchmark is logged and does not prevent the others.
+    """
     for source in TopicSource.objects.filter(enabled=True, next_at__lte=now):
-        with transaction.atomic():
-            # Another dispatcher may have done this since the query.
-            rows = TopicSource.objects.filter(pk=source.pk, next_at=source.next_at)
-            if rows.update(next_at=now + timedelta(days=source.interval_days)):
-                request_renewal(source)
+        try:
+            with transaction.atomic():
+                payload = {"source": source.pk, "number": _next_number(_lock_source(source.pk))}
+                requests = WorkRequest.objects.filter(kind=WorkRequest.Kind.RENEW, created_at__gt=now - RETRY_AFTER)
+                if not requests.filter(payload=payload).exists():
+                    request_renewal(source)
+        except Exception:
+            logger.exception("Fault %s in the schedule of %s", secrets.token_hex(4), source)
 
 
+@transaction.atomic
 def request_renewal(source: TopicSource) -> int:
-    """Request the opening of the source's next batch, and return its number."""
-    last_number = source.batches.exclude(opened_at=None).aggregate(last=Max("number"))["last"] or 1
-    dataset = source.dataset or _create_dataset(source.slug, source.name)
-    if source.dataset is None:
-        TopicSource.objects.filter(pk=source.pk).update(dataset=dataset)
-    request_work(WorkRequest.Kind.RENEW, dataset, {"source": source.pk, "number": last_number + 1})
-    return last_number + 1
+    """Request the start of the next batch, and return its number.
+
+    Raises ValueError if the first dataset does not exist yet and its slug is taken.
+    """
+    locked = _lock_source(source.pk)
+    if locked.dataset is None:
+        if Dataset.objects.filter(slug=locked.slug).exists():
+            raise ValueError(f"A dataset has the slug {locked.slug}. Change the slug of the rolling benchmark.")
+        locked.dataset = _create_dataset(locked.slug, locked.name)
+        TopicSource.objects.filter(pk=locked.pk).update(dataset=locked.dataset)
+    number = _next_number(locked)
+    request_work(WorkRequest.Kind.RENEW, locked.dataset, {"source": locked.pk, "number": number})
+    return number
+
+
+def _lock_source(key: int) -> TopicSource:
+    """Lock the row until the transaction ends, and return its present values. Boards must be locked before."""
+    return TopicSource.objects.select_for_update(no_key=True).get(pk=key)
+
+
+def _next_number(source: TopicSource) -> int:
+    return (source.batches.exclude(started_at=None).aggregate(last=Max("number"))["last"] or 1) + 1
 
 
 def _create_dataset(slug: str, name: str) -> Dataset:
@@ -49,7 +78,7 @@ def _create_dataset(slug: str, name: str) -> Dataset:
 
 
 def renew(source: TopicSource, number: int) -> bool:
-    """Open the batch with this number, and reveal the oldest hidden ones. Return False if it is already open.
+    """Start the batch with this number, and reveal the oldest hidden ones. Return False if it has already started.
 
     A new call continues an interrupted renewal: a batch is stored when it is drawn, and repeated imports of the same
     content change nothing.
@@ -58,27 +87,36 @@ def renew(source: TopicSource, number: int) -> bool:
         SourceExhausted: If there are no topics for another batch. Nothing is revealed then.
         InvalidContent: If the corpus or the topics cannot be imported.
     """
-    first = _first_batch(source)
-    batch = source.batches.filter(number=number).first() or draw_batch(source, _corpus_path(first), number)
-    if batch.opened_at is not None:
+    first = _ensure_first_dataset(source)
+    batch = source.batches.filter(number=number).first() or draw_batch(source, _version(first), number)
+    if batch.started_at is not None:
         return False
     # Import the new batch first: if this fails, the oldest batch has to remain hidden.
     dataset = _import_hidden(batch, first)
-    hidden_batches = source.batches.exclude(opened_at=None).filter(revealed_at=None)
-    for batch_to_reveal in list(hidden_batches)[: max(0, len(hidden_batches) + 1 - source.hidden_batches)]:
+    for batch_to_reveal in _batches_to_reveal(batch):
         _reveal(batch_to_reveal, first)
-    _open(batch, dataset)
-    return True
+    return _start_batch(batch, dataset)
+
+
+@transaction.atomic
+def _batches_to_reveal(batch: TopicBatch) -> list[TopicBatch]:
+    """Return the earlier batches to reveal before `batch` starts; none if another worker has started it."""
+    source = _lock_source(batch.source_id)
+    batch.refresh_from_db(fields=["started_at"])
+    # A worker may be late: later batches must stay hidden.
+    earlier_batches = source.batches.filter(number__lt=batch.number, dataset__hidden=True).exclude(started_at=None)
+    hidden_batches = list(earlier_batches) if batch.started_at is None else []
+    return hidden_batches[: max(0, len(hidden_batches) + 1 - source.hidden_batches)]
 
 
 def add_batch(source: TopicSource, number: int, dataset: Dataset) -> None:
-    """Add an existing dataset to a source as an opened batch, which is revealed if its judgments are open."""
-    times = {"opened_at": dataset.created_at, "revealed_at": None if dataset.hidden else dataset.created_at}
+    """Add an existing dataset as a batch that has started, and is revealed if its judgments are open."""
+    times = {"started_at": dataset.created_at, "revealed_at": None if dataset.hidden else dataset.created_at}
     TopicBatch.objects.get_or_create(source=source, number=number, defaults={"dataset": dataset, **times})
 
 
-def _first_batch(source: TopicSource) -> Dataset:
-    """Return the source's open dataset, after creating it from its generator if it has no documents yet."""
+def _ensure_first_dataset(source: TopicSource) -> Dataset:
+    """Return the open dataset of `source`, after creating it with the generator if it has no documents yet."""
     dataset = Dataset.objects.get(topic_source=source)
     if dataset.current_version is None:
         options = ImportOptions(slug=dataset.slug, name=source.name, task="Code search", hidden=False)
@@ -89,18 +127,18 @@ def _first_batch(source: TopicSource) -> Dataset:
     return dataset
 
 
-def _corpus_path(dataset: Dataset) -> Path:
-    """Return the path of a dataset's documents. Raises ValueError if it has none."""
+def _version(dataset: Dataset) -> DatasetVersion:
+    """Return a dataset's current version. Raises ValueError if it has no documents."""
     if dataset.current_version is None or not dataset.current_version.corpus_sha256:
         raise ValueError(f"{dataset} has no documents")
-    return local_path(Area.FILES, dataset.current_version.corpus_sha256)
+    return dataset.current_version
 
 
-def _import(options: ImportOptions, first: Dataset, queries: Path, qrels: Path) -> None:
-    """Import a batch over the corpus of the first one. The corpus is stored only once."""
+def _import(options: ImportOptions, corpus: Dataset, queries: Path, qrels: Path) -> None:
+    """Import a batch over the documents of the dataset `corpus`. They are stored only once."""
     with work_folder("batch") as folder:
         (folder / "qrels").mkdir()
-        (folder / "corpus.jsonl").symlink_to(_corpus_path(first))
+        (folder / "corpus.jsonl").symlink_to(local_path(Area.FILES, _version(corpus).corpus_sha256))
         (folder / "queries.jsonl").symlink_to(queries)
         (folder / "qrels" / f"{options.split}.tsv").symlink_to(qrels)
         import_dataset(folder, options)
@@ -108,9 +146,14 @@ def _import(options: ImportOptions, first: Dataset, queries: Path, qrels: Path) 
 
 def _import_hidden(batch: TopicBatch, first: Dataset) -> Dataset:
     """Import a stored batch as a hidden dataset with sealed queries, and return the dataset."""
-    if batch.dataset is None:
-        with transaction.atomic():
-            batch.dataset = _create_dataset(f"{batch.source.slug}-batch-{batch.number}", str(batch))
+    with transaction.atomic():
+        _lock_source(batch.source_id)
+        batch.refresh_from_db(fields=["dataset"])
+        if batch.dataset is None:
+            slug = f"{batch.source.slug}-batch-{batch.number}"
+            taken_slugs = set(Dataset.objects.filter(slug__startswith=slug).values_list("slug", flat=True))
+            slugs = chain([slug], (f"{slug}-{n}" for n in count(2)))
+            batch.dataset = _create_dataset(next(name for name in slugs if name not in taken_slugs), str(batch))
             batch.save(update_fields=["dataset"])
     description = (
         f"Batch {batch.number} of [{batch.source}]({batch.source.get_absolute_url()}), over the corpus of "
@@ -125,16 +168,41 @@ def _import_hidden(batch: TopicBatch, first: Dataset) -> Dataset:
     return batch.dataset
 
 
-def _open(batch: TopicBatch, dataset: Dataset) -> None:
-    """Compare an imported batch with the newest revealed one, and request results of stored models."""
-    with transaction.atomic():
-        without_twin = Q(dataset__twin=None) | Q(dataset__twin=dataset)
-        newest_batch = batch.source.batches.filter(without_twin).exclude(revealed_at=None).order_by("number").last()
-        _set_twin(dataset, newest_batch.dataset if newest_batch else None)
-        rows = TopicBatch.objects.filter(pk=batch.pk, opened_at=None)
-        if rows.update(opened_at=timezone.now(), queries_sha256="", qrels_sha256=""):
-            datasets = list(batch.source.batches.exclude(dataset=None).values_list("dataset", flat=True))
-            request_work(WorkRequest.Kind.REPEAT, dataset, {"datasets": datasets})
+@transaction.atomic
+def _start_batch(batch: TopicBatch, dataset: Dataset) -> bool:
+    """Start an imported batch: compare it with the newest revealed one, and request results of earlier models.
+
+    A renewal that is due is scheduled again. Return False if another worker has started the batch.
+    """
+    lock_boards(batch.source.batches.exclude(dataset=None).values_list("dataset", flat=True))
+    source, now = _lock_source(batch.source_id), timezone.now()
+    rows = TopicBatch.objects.filter(pk=batch.pk, started_at=None)
+    if not rows.update(started_at=now, queries_sha256="", qrels_sha256=""):
+        return False
+    without_twin = Q(dataset__twin=None) | Q(dataset__twin=dataset)
+    open_batches = source.batches.filter(without_twin, dataset__hidden=False).exclude(started_at=None)
+    newest_batch = open_batches.order_by("number").last()
+    _set_twin(dataset, newest_batch.dataset if newest_batch else None)
+    _request_repeats(batch)
+    next_at = now + timedelta(days=source.interval_days)
+    TopicSource.objects.filter(pk=source.pk, next_at__lte=now).update(next_at=next_at)
+    return True
+
+
+def request_missed_repeats(dataset: Dataset, created_at: datetime) -> None:
+    """Request results on hidden batches that started during a job, which was created at `created_at` for `dataset`.
+
+    Call this in the transaction that ends the job.
+    """
+    batches = TopicBatch.objects.filter(source__batches__dataset=dataset, started_at__gt=created_at)
+    for batch in batches.filter(dataset__hidden=True).exclude(dataset=dataset):
+        _request_repeats(batch)
+
+
+def _request_repeats(batch: TopicBatch) -> None:
+    """Request results on a batch of all models that succeeded on other batches."""
+    datasets = batch.source.batches.exclude(dataset=None).values_list("dataset", flat=True)
+    request_work(WorkRequest.Kind.REPEAT, batch.dataset, {"datasets": list(datasets)})
 
 
 def _reveal(batch: TopicBatch, first: Dataset) -> None:
@@ -148,7 +216,8 @@ def _reveal(batch: TopicBatch, first: Dataset) -> None:
         slug=dataset.slug, name=str(batch), hidden=False, split=dataset.current_qrels.split,
         queries_visibility=first.queries_visibility,
     )  # fmt: skip
-    _import(options, first, queries, *private_paths(dataset.current_qrels.sha256))
+    # The first dataset may have other documents by now.
+    _import(options, dataset, queries, *private_paths(dataset.current_qrels.sha256))
     TopicBatch.objects.filter(pk=batch.pk, revealed_at=None).update(revealed_at=timezone.now())
 
 

@@ -1,4 +1,4 @@
-"""Jobs that open batches of topics and repeat stored models on them."""
+"""Jobs that start batches of topics and run earlier models on them."""
 
 from django.db import transaction
 from django.db.models import Q
@@ -6,7 +6,7 @@ from django.utils import timezone
 
 from leaderboard.importing.topics.batches import SourceExhausted
 from leaderboard.importing.topics.renewal import renew
-from leaderboard.models import TopicSource, WorkRequest
+from leaderboard.models import Entry, TopicBatch, TopicSource, WorkRequest
 from submissions.jobs.kinds.handover import RetrievalResult
 from submissions.jobs.kinds.score import begin
 from submissions.models import Job, State
@@ -16,44 +16,51 @@ from submissions.queue.workers import UNPROTECTED
 
 #: Keys of a job's payload that describe what it runs.
 _INPUTS = ("configuration", "run_ids", "parameters", "hub_name", "hub_commit", UNPROTECTED)
+#: Visibilities of results that a curator or their team removed.
+_REMOVED = (Entry.Visibility.QUARANTINED, Entry.Visibility.UNPUBLISHED, Entry.Visibility.WITHDRAWN)
 
 
 def renew_job(job: Job, lease: Lease) -> None:
-    """Open the batch of topics in the payload, or disable a source without further topics.
+    """Start the batch of topics in the payload, or disable a rolling benchmark without further topics.
 
     Raises LeaseLost, Cancelled, or InvalidContent.
     """
     begin(job, State.SCORING, "reading")
     source, number = TopicSource.objects.get(pk=job.payload["source"]), job.payload["number"]
     try:
-        line = f"Batch {number} was opened." if renew(source, number) else f"Batch {number} was already open."
+        line = f"Batch {number} started." if renew(source, number) else f"Batch {number} had already started."
     except SourceExhausted as error:
         TopicSource.objects.filter(pk=source.pk).update(enabled=False)
         line = str(error)
     finish(job, line)
 
 
-def repeat_on_new_batches() -> None:
-    """Create the jobs of all open requests to run the models of earlier batches on a new batch.
+def create_jobs_on_new_batches() -> None:
+    """Create the jobs for pending requests to run earlier models on a new batch.
 
     The jobs belong to the original submissions and systems, and use no quota.
     """
     for request in WorkRequest.objects.filter(taken_at=None, kind=WorkRequest.Kind.REPEAT):
         with transaction.atomic():
             if WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now()):
-                _repeat_jobs(request)
+                _create_jobs(request)
 
 
-def _repeat_jobs(request: WorkRequest) -> None:
-    """Create one job for each site configuration and each public model that succeeded on an earlier batch.
+def _create_jobs(request: WorkRequest) -> None:
+    """Create one job for each site configuration and each public model with a public result on an earlier batch.
 
-    Models that search stored runs cannot be repeated, because these runs do not exist for new topics.
+    Results that were removed from a board are not repeated. Models that were submitted after the start of the batch
+    need a submission for it, which uses quota. Models that search stored runs cannot be run again, because these runs
+    do not exist for new topics.
     """
     model_jobs = Q(kind=Job.Kind.MODEL, submission__public=True, submission__withdrawn_at=None)
     site_jobs = Q(kind__in=(Job.Kind.RETRIEVE, Job.Kind.SAMPLE_MODEL))
     jobs = Job.objects.filter(model_jobs | site_jobs, state=State.DONE, dataset__in=request.payload["datasets"])
-    identities = {_identity(job) for job in Job.objects.filter(dataset=request.dataset)}
-    for job in jobs.select_related("submission__team").order_by("-pk"):
+    jobs = jobs.filter(created_at__lt=TopicBatch.objects.get(dataset=request.dataset).started_at)
+    removed_jobs = jobs.filter(entry__visibility__in=_REMOVED)
+    identities = {_identity(job) for job in (*Job.objects.filter(dataset=request.dataset), *removed_jobs)}
+    public_jobs = jobs.filter(entry__visibility=Entry.Visibility.PUBLIC)
+    for job in public_jobs.select_related("submission__team").order_by("-pk"):
         if _identity(job) in identities or job.payload.get("run_ids"):
             continue
         identities.add(_identity(job))

@@ -24,6 +24,7 @@ from leaderboard.core.storage.runs import StoredRun, read_text, run_path, store_
 from leaderboard.core.storage.store import Area, path_of, remove
 from leaderboard.datasets.derived_files import keep_first_documents
 from leaderboard.datasets.qrels import answer_texts, scoring_rules, scoring_target, verifying_judgements
+from leaderboard.importing.topics.renewal import request_missed_repeats
 from leaderboard.judgements.rescoring.campaigns import include_new_run
 from leaderboard.models import Dataset, DatasetVersion, Entry, Evaluation, Qrels, Run, System
 from leaderboard.results.board_rows.revisions import lock_board, lock_boards
@@ -301,6 +302,7 @@ def publish_results(
             record_more(results, entries)
         if _is_baseline(job):
             mark_published(job.dataset)
+        request_missed_repeats(job.dataset, job.created_at)
     return entries
 
 

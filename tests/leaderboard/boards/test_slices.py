@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import re
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 import pytrec_eval
 from django.core.files.uploadedfile import SimpleUploadedFile
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -228,6 +229,41 @@ def test_curators_tag_queries_and_permalinks_keep_the_tags_of_their_time(tmp_pat
     Dataset.objects.update(hidden=True)
     page = tag("s05\thard\n").content.decode()
     assert "The queries of tiny cannot be tagged, because its judgments are hidden." in page
+
+
+def test_the_command_and_the_form_read_tag_files_as_imports_do(tmp_path: Path) -> None:
+    dataset, person, curator = make_sliced_dataset(tmp_path), make_a_curator(), Client()
+    curator.force_login(person)
+    fields = {"action": "tag_queries", "_selected_action": [dataset.pk], "confirmed": "yes", "why": "for a test"}
+    text = "query-id\ttag\ns00\thard\n"
+
+    def tag(content: bytes) -> tuple[str, str]:
+        """Return the answers of the command and of the form, in lower case."""
+        path, out = tmp_path / "tags.tsv.gz", io.StringIO()
+        path.write_bytes(content)
+        arguments = [dataset.slug, "--tags", str(path), "--by", person.email, "--why", "for a test"]
+        try:
+            call_command("tag_queries", *arguments, stdout=out)
+        except CommandError as error:
+            out.write(str(error))
+        actions = reverse("admin:leaderboard_dataset_changelist")
+        page = curator.post(actions, {**fields, "tags": SimpleUploadedFile(path.name, content)}, follow=True)
+        return out.getvalue().lower(), page.content.decode().lower()
+
+    for content in (text.encode(), gzip.compress(text.encode())):
+        for answer in tag(content):
+            assert "1 query has tags" in answer
+    for content, command_words, page_words in (
+        (b"", "the file has no tags", "file is empty"),
+        (text.encode("utf-16"), "not two fields with a tab", "not two fields with a tab"),
+        (text.replace("hard", "caf\xe9").encode("latin-1"), "not utf-8: 1 line", "not utf-8: 1 line"),
+        (gzip.compress(b"s00\thard\n" * 500_000), "the tags are longer than 4,194,304 bytes", "the tags are longer"),
+    ):
+        from_command, from_page = tag(content)
+        assert command_words in from_command, from_command
+        assert page_words in from_page
+    dataset.refresh_from_db()
+    assert dataset.tags_sha256, "the tags remain"
 
 
 def test_an_import_stores_the_tags_of_a_collection_and_names_their_errors(tmp_path: Path) -> None:

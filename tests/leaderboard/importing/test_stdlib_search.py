@@ -12,13 +12,9 @@ import pytrec_eval
 from evaluation.collections.check import check_corpus, check_queries
 from evaluation.engines import RetrievalTask, retrieve
 from evaluation.runs.score import ScoringTarget, check_run
-from leaderboard.importing.demo.stdlib_search import (
-    VERSION,
-    build_stdlib_search,
-    first_sentence,
-    split_words,
-)
+from leaderboard.importing.demo.stdlib_search import VERSION, build_stdlib_search
 from leaderboard.importing.examples import MISTAKES, write_broken_run
+from leaderboard.importing.topics.code_search import first_sentence, split_words
 
 MODULE = '''
 def top(a):

@@ -1,4 +1,4 @@
-"""A hidden benchmark that renews itself: two renewals by the clock, its page, and the gap of a trained model."""
+"""A rolling benchmark: two scheduled renewals, its page, and the gap of a trained model."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.test import Client
-from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from evaluation.collections.beir import read_queries
-from leaderboard.boards.topic_sources import source_page
+from leaderboard.boards.topic_sources import rolling_benchmark_page
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets.qrels import load_qrels
-from leaderboard.importing.demo.stdlib_search import Function
-from leaderboard.importing.topics.renewal import request_due_renewals
+from leaderboard.importing.topics.code_search import Function
+from leaderboard.importing.topics.renewal import renew, request_due_renewals, request_renewal
 from leaderboard.models import Dataset, Entry, TopicSource
+from leaderboard.results.publishing.visibility import quarantine, unpublish
 from leaderboard.results.significance.computing import request_missing_certainty
-from submissions.jobs.kinds.renewal import repeat_on_new_batches
+from submissions.jobs.kinds.renewal import create_jobs_on_new_batches
 from submissions.jobs.runner import drain_queue
 from submissions.models import Job, State, Submission
 from submissions.queue.queue import create_requested_jobs
 from submissions.quotas.ledger import QuotaUse
+from tests.factories import make_a_curator, make_dataset, make_topic_source
 from tests.submissions.model_jobs import make_submission, queue_model
 
 pytestmark = pytest.mark.django_db
@@ -54,19 +55,10 @@ def library(monkeypatch: pytest.MonkeyPatch) -> list[Function]:
     return functions
 
 
-def make_source(**fields: Any) -> TopicSource:
-    return TopicSource.objects.create(
-        **{
-            "slug": "docs", "name": "Docs", "generator": "packages", "batch_size": TOPICS, "next_at": timezone.now(),
-            **fields,
-        }
-    )  # fmt: skip
-
-
 def dispatch_and_work() -> None:
     """Run the tasks of the dispatcher and the workers until all jobs are done."""
     for _ in range(4):
-        repeat_on_new_batches()
+        create_jobs_on_new_batches()
         request_missing_certainty()
         create_requested_jobs()
         for queue in ("score", "cpu", "score"):
@@ -102,7 +94,7 @@ def submit_model(dataset: Dataset, name: str, memory: dict[str, str]) -> Submiss
 def test_two_renewals_reveal_batches_and_show_which_model_was_trained_on_one(
     with_toy_engine: None, unmeasured: None, library: list[Function], page: Page, live_server: Any
 ) -> None:
-    source = make_source()
+    source = make_topic_source(slug="docs", name="Docs", generator="packages", batch_size=TOPICS)
     renew_at(source.next_at)
     first = source.batches.get(number=1).dataset
     assert first is not None
@@ -129,13 +121,14 @@ def test_two_renewals_reveal_batches_and_show_which_model_was_trained_on_one(
     addresses = [f"/datasets/{dataset.slug}/files/qrels.test.tsv.gz" for dataset in datasets]
     assert [Client().get(address).status_code for address in addresses] == [200, 200, 200, 404]
     assert Client().get("/datasets/docs-batch-4/files/queries.jsonl.gz").status_code in (403, 404)
-    page.goto("/sources/docs/")
+    page.goto("/rolling/docs/")
     table = page.get_by_role("region", name="Systems over time")
     expect(table.get_by_role("row")).to_have_count(4)
     trained, control = (table.get_by_role("row", name=name) for name in ("Trained", "Control"))
     expect(trained.get_by_text("significant gap")).to_be_visible()
     expect(control.get_by_text("significant gap")).to_have_count(0)
-    gaps = {row.name: [result.gap if result else None for result in row.results] for row in source_page(source)["rows"]}
+    rows = rolling_benchmark_page(source)["rows"]
+    gaps = {row.name: [result.gap if result else None for result in row.results] for row in rows}
     on_first, on_second, on_third, on_hidden = gaps["Trained"]
     assert on_first is not None
     assert on_third is not None
@@ -148,5 +141,59 @@ def test_two_renewals_reveal_batches_and_show_which_model_was_trained_on_one(
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.goto("/datasets/docs-batch-3/")
-    page.get_by_role("link", name="Renewed benchmark").click()
+    page.get_by_role("link", name="Rolling benchmark").click()
     expect(page.get_by_role("heading", level=1, name="Docs")).to_be_visible()
+
+
+def start_first(source: TopicSource) -> Dataset:
+    """Create the first batch with its baseline, and hide the second one."""
+    request_renewal(source)
+    assert renew(TopicSource.objects.get(), 2)
+    dispatch_and_work()
+    first = source.batches.get(number=1).dataset
+    assert first is not None
+    return first
+
+
+def systems_on(source: TopicSource, number: int) -> list[str]:
+    batch = source.batches.get(number=number).dataset
+    return sorted(Entry.objects.filter(dataset=batch).values_list("system__name", flat=True))
+
+
+def test_removed_results_and_late_submissions_are_not_repeated_but_running_ones_are(
+    with_toy_engine: None, unmeasured: None, library: list[Function]
+) -> None:
+    source = make_topic_source(slug="docs", name="Docs", generator="packages", batch_size=TOPICS)
+    first = start_first(source)
+    for name in ("Good", "Quarantined", "Unpublished"):
+        submit_model(first, name, {name: name})
+    dispatch_and_work()
+    for name, act in (("Quarantined", quarantine), ("Unpublished", unpublish)):
+        act(Entry.objects.get(system__name=name, dataset=first), "trained on the topics")
+    submit_model(first, "Running", {"one": "two"})  # its job ends after the start of batch 3
+    assert renew(TopicSource.objects.get(), 3)
+    submit_model(first, "Late", {"late": "late"})
+    dispatch_and_work()
+    assert systems_on(source, 1) == ["BM25", "Good", "Late", "Quarantined", "Running", "Unpublished"]
+    assert systems_on(source, 3) == ["BM25", "Good", "Running"]
+
+
+def test_one_job_starts_a_batch_and_curators_see_a_failed_one() -> None:
+    source = make_topic_source(dataset=make_dataset())
+    for _ in range(2):
+        request_renewal(source)
+        create_requested_jobs()
+    job = Job.objects.get()
+    curator = Client()
+    curator.force_login(make_a_curator())
+    words = "renewal of a rolling benchmark failed"
+    assert words not in curator.get("/admin/").content.decode()
+    Job.objects.update(state=State.FAILED, log="A fault on our side (12345678) occurred three times.")
+    assert words in curator.get("/admin/").content.decode()
+    assert "A fault on our side (12345678)" in (
+        curator.get(f"/admin/leaderboard/topicsource/{source.pk}/change/").content.decode()
+    )
+    request_renewal(source)
+    create_requested_jobs()
+    assert Job.objects.exclude(pk=job.pk).count() == 1
+    assert words not in curator.get("/admin/").content.decode()
