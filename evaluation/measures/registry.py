@@ -239,7 +239,7 @@ _ALL_FAMILIES = (
     ),
     Family(
         "SetRelP", formulas.relative_set_precision, PytrecEval("set_relative_P"),
-        "Relevant retrieved documents, divided by the highest number that is possible with the number of retrieved ones.",
+        "Relevant retrieved documents, divided by the highest number possible with as many retrieved documents.",
         "Relevant retrieved documents / min(R, retrieved documents)",
         _TREC, "none", aliases=("set_relative_P", "SetP(relative=True)"),
     ),

@@ -211,7 +211,7 @@ def store_submission(submission: Submission, jobs: Sequence[Job], uploads: Seque
     longer exists.
     """
     submission.save(force_insert=True)
-    turn = queue.next_turn(jobs[0].queue, submission.team)
+    turn = queue.next_turn(jobs[0].queue, submission.team_id)
     for number, job in enumerate(jobs):
         job.turn = turn + number
         job.save(force_insert=True)

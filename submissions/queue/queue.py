@@ -17,7 +17,7 @@ from django.db.models.functions import Coalesce, Concat, Now
 from django.utils import timezone
 
 from leaderboard.core import wakeup
-from leaderboard.models import Team, User, WorkRequest
+from leaderboard.models import User, WorkRequest
 from submissions.models import TERMINAL, WAITING, Job, State
 from submissions.quotas.ledger import settle_quota
 
@@ -201,15 +201,15 @@ def claim(queues: Sequence[str], worker: str, job_filter: Q | None = None) -> Jo
                 return Job.objects.select_related(*related).defer(*deferred).get(pk=candidate["pk"])
 
 
-def next_turn(queue: str, team: Team | None) -> int:
+def next_turn(queue: str, team_id: int | None) -> int:
     """Return the round for the team's next job in a queue: one after its last waiting job, else the present round.
 
     Each of a team's waiting jobs is thus in a separate round, and every team's first job precedes any second job. A.
     Demers et al., "Analysis and simulation of a fair queueing algorithm", 1989, for jobs instead of packets.
     """
     waiting_jobs = Job.objects.filter(queue=queue, state__in=WAITING, lease_expires_at=None)
-    team_jobs = Q(submission__team=team) | Q(shard__encoding__waiting_jobs__submission__team=team)
-    turns = waiting_jobs.aggregate(present=Min("turn"), last=Max("turn", filter=team_jobs if team else Q(pk=None)))
+    team_jobs = Q(submission__team=team_id) | Q(shard__encoding__waiting_jobs__submission__team=team_id)
+    turns = waiting_jobs.aggregate(present=Min("turn"), last=Max("turn", filter=team_jobs if team_id else Q(pk=None)))
     return max(turns["present"] or 0, -1 if turns["last"] is None else turns["last"] + 1)
 
 

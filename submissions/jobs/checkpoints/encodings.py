@@ -29,7 +29,7 @@ from leaderboard.core.storage.store import sync
 from leaderboard.models import DatasetVersion
 from submissions.jobs.checkpoints import embeddings
 from submissions.jobs.checkpoints.embeddings import Report
-from submissions.models import TERMINAL, Checkpoint, Encoding, Job, Shard, State
+from submissions.models import TERMINAL, Checkpoint, Encoding, Job, Shard, State, Submission
 from submissions.queue.lease import WorkEnded, finish
 from submissions.queue.queue import advance, end_cancelled, next_turn, request_cancel, wake_worker, write_log
 from submissions.queue.workers import UNPROTECTED
@@ -393,7 +393,9 @@ def make_shard_jobs(encoding: Encoding, template: Job, limit: int) -> int:
     shards = list(available_shards[:limit])
     if not shards:
         return 0
-    turn = next_turn(template.queue, template.submission.team if template.submission else None)
+    # Retrievers may read only some columns of submissions.
+    team_id = Submission.objects.filter(pk=template.submission_id).values_list("team", flat=True).first()
+    turn = next_turn(template.queue, team_id)
     permission = {UNPROTECTED: True} if template.payload.get(UNPROTECTED) is True else {}
     jobs = Job.objects.bulk_create(
         Job(

@@ -28,7 +28,7 @@ def two_teams(db: None) -> tuple[Team, Team]:
 def send(team: Team, dataset: Dataset, **fields: Any) -> Job:
     """A job of the team, as it comes in."""
     submission = make_model_submission(team)
-    turn = next_turn("cpu", team)
+    turn = next_turn("cpu", team.pk)
     return make_job(dataset, kind=Job.Kind.MODEL, queue="cpu", submission=submission, turn=turn, **fields)
 
 
