@@ -22,6 +22,7 @@ from django.core.management import CommandError, call_command
 from django.core.management.color import no_style
 from django.db import connection, transaction
 from django.test import Client
+from django.utils import timezone
 
 from evaluation.judgements.merge import Judge
 from leaderboard.core.audit import acting
@@ -42,6 +43,7 @@ from leaderboard.models import (
     Rescore,
     User,
 )
+from submissions.models import Worker
 from submissions.queue.queue import create_requested_jobs
 from tests.doors.content import build
 from tests.factories import make_user
@@ -178,6 +180,7 @@ class Worlds:
     def _played(self, act: Callable[[Stage], None], stage: Stage) -> Played:
         with taken_back():
             clear_kept_judgements()
+            Worker.objects.update(seen_at=timezone.now())  # Otherwise pages change when the worker has been silent.
             last = AuditRecord.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
             stage.told.clear()
             # What an act imports by itself is in the same folder.
