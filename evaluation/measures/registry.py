@@ -107,8 +107,7 @@ def interpolated_precision(recall: float) -> Family:
     """Return the family of interpolated precision at a level of recall, which is part of its name as in ir_measures."""
     return Family(
         f"IPrec@{recall:g}", formulas.InterpolatedPrecision(recall), PytrecEval(f"iprec_at_recall_{recall:.2f}"),
-        f"Highest precision at any rank where {recall:.0%} of the relevant documents are found. Write other levels of "
-        "recall as IPrec@0.5.",
+        f"Highest precision at any rank with a recall of at least {recall:g}. Write other levels as IPrec@0.5.",
         "max P@i over all i with R@i ≥ the level of recall, rounded as in trec_eval", _TREC, "none",
         depth=_HIGHEST_CUTOFF,
     )  # fmt: skip

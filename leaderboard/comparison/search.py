@@ -60,8 +60,9 @@ def read_query(text: str) -> str:
 def search(query: str, kind: str = "") -> list[SearchResult]:
     """Return up to `MAX_RESULTS` results of each kind, or up to `MAX_RESULTS_OF_ONE_KIND` of `kind`.
 
-    Names that begin with the query come first, then systems with results scored here or on many datasets. An anonymous
-    system matches only by its own name and architecture, and its team only if another of its systems is not anonymous.
+    Names that begin with the query come first, then systems with results scored by Runboard or on many datasets. An
+    anonymous system matches only by its own name and architecture, and its team only if another of its systems is not
+    anonymous.
     """
     words = query.casefold().split()
     if not words:

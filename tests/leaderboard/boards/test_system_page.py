@@ -235,13 +235,18 @@ def test_pages_of_systems_and_teams_take_as_many_queries_for_more_results(client
 
     addresses = (f"/systems/{system.slug}/", "/teams/team/", "/authors/nandan-thakur/")
     score(scored_dataset(), system, ndcg=0.5)
-    few = [queries(address) for address in addresses]
+
+    def read() -> list[int]:
+        """Return the numbers of queries once all boards are computed."""
+        return [[queries(address) for address in addresses] for _ in range(2)][-1]
+
+    few = read()
     for number in range(4):
         dataset = scored_dataset()
         score(dataset, "BM25", baseline=True, ndcg=0.4)
         score(dataset, system, ndcg=0.5)
         score(dataset, make_system(f"other {number}", team=team, variant_of=system), ndcg=0.6)
-    assert [queries(address) for address in addresses] == few
+    assert read() == few
 
 
 def test_badge_and_system_page_rank_as_the_board_does(client: Client) -> None:

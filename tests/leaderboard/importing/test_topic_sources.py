@@ -172,7 +172,7 @@ def test_a_due_renewal_is_requested_daily_until_its_batch_has_started(first_batc
         request_due_renewals(NOW)
     request = WorkRequest.objects.get(kind=WorkRequest.Kind.RENEW)
     assert request.payload == {"source": source.pk, "number": 2}
-    request_due_renewals(NOW + timedelta(days=1, minutes=1))
+    request_due_renewals(NOW + timedelta(days=2))
     assert WorkRequest.objects.filter(kind=WorkRequest.Kind.RENEW).count() == 2
     renew(source, 2)
     source.refresh_from_db()

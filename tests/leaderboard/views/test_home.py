@@ -42,14 +42,14 @@ def test_a_card_names_the_leader_its_lead_and_the_last_change(client: Client) ->
     assert "private" not in page
 
 
-def test_boards_for_runs_come_first_open_ones_before_hidden_ones_and_large_leads_are_factors(client: Client) -> None:
+def test_open_boards_come_before_hidden_ones_and_large_leads_are_factors(client: Client) -> None:
     for name, hidden in (("Open", False), ("Hidden", True)):
         dataset = scored_dataset(name=name, slug=name.lower(), hidden=hidden)
         score(dataset, "BM25", baseline=True, ndcg=0.05)
         score(dataset, "Leader", ndcg=0.6)
     Benchmark.objects.create(slug="all", name="All of them").members.create(dataset=dataset)
     page = client.get("/").content.decode()
-    assert re.findall(r"<h3><a [^>]*>(.*?)</a></h3>", page) == ["Open", "Hidden", "All of them"]
+    assert re.findall(r"<h3><a [^>]*>(.*?)</a></h3>", page) == ["All of them", "Open", "Hidden"]
     assert "0.600 nDCG@10 12× BM25" in text(page)
 
 
