@@ -128,7 +128,7 @@ def board_cards(*, with_reported: bool = True) -> BoardCards:
 def benchmark_places(slug: str) -> list[tuple[Any, ...]]:
     """Return the cards of benchmarks with a system's mean, rank, and number of datasets there."""
     return [
-        (card, row.value(card.board.sort), row.rank_label, row["coverage"].text)
+        (card, row.value(card.board.sort), row.rank, row["coverage"].text)
         for card in board_cards(with_reported=False).benchmarks
         for row in card.board.rows
         if row.entry.slug == slug
