@@ -202,12 +202,12 @@ def expected_reciprocal_rank(ranking: JudgedRankings, k: int | None, level: int)
 
 @dataclass(frozen=True)
 class InterpolatedPrecision:
-    """Highest precision at any rank from which on at least the share `recall` of the relevant documents is found."""
+    """Highest precision at any rank where recall is at least `recall`."""
 
     recall: float
 
     def __call__(self, ranking: JudgedRankings, k: int | None, level: int) -> Values:
-        """Return the highest precision; the required number of documents is rounded as in trec_eval."""
+        """Return the highest precision, with the required number of relevant documents rounded as in trec_eval."""
         relevant = ranking.relevant(level)
         found = ranking.running_counts(relevant)
         required = np.floor(self.recall * ranking.relevant_totals(level) + 0.9)

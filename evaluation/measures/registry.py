@@ -212,8 +212,8 @@ _ALL_FAMILIES = (
     ),
     Family(
         "ERR", formulas.expected_reciprocal_rank, references.expected_reciprocal_rank,
-        "Expected reciprocal rank at which a user stops who reads from the top, and whom a document satisfies with a "
-        "probability that depends on its grade.",
+        "Expected reciprocal of the rank at which a user stops. The user reads from the top, and each document is "
+        "sufficient with a probability that depends on its grade.",
         "Σ_{i≤k} (1 / i) · s_i · Π_{j<i} (1 − s_j), where s = (2^g − 1) / 2^m and m is the highest grade, at least 4",
         "Chapelle et al., CIKM 2009", "optional", binary=False, aliases=("err@{k}",), depth=_HIGHEST_CUTOFF,
     ),

@@ -308,7 +308,8 @@ def _get_means(slugs: Sequence[str], rows: Sequence[ComparedDataset], measure: s
     complete, best_scope = frozenset(row.slug for row in complete_rows), next(iter(scopes), None)
     parts = Dataset.objects.filter(slug__in=complete, part_of__slug__in=complete).values_list("slug", flat=True)
     counted = best_scope.counted if best_scope else complete.difference(parts)
-    return {"counted": rows, **_common_means([row for row in complete_rows if row.slug in counted], best_scope)}
+    fields = _common_means([row for row in complete_rows if row.slug in counted], best_scope)
+    return fields if fields["means"] else {**fields, "counted": rows}
 
 
 def _common_means(complete_rows: Sequence[ComparedDataset], scope: BenchmarkScope | None) -> dict[str, Any]:
@@ -323,9 +324,7 @@ def _common_means(complete_rows: Sequence[ComparedDataset], scope: BenchmarkScop
     if len(common_rows) > 1:
         values = np.array([[cell.value for cell in row.cells] for row in common_rows], np.float64)
         means = _mean_cells(values.mean(axis=0).tolist(), measure)
-    return {"common": len(common_rows), "means": means, "benchmark": scope} | (
-        {"counted": common_rows} if means else {}
-    )
+    return {"common": len(common_rows), "means": means, "benchmark": scope, "counted": common_rows}
 
 
 def _mean_cells(means: Sequence[float], measure: str) -> list[ComparedCell]:

@@ -60,7 +60,7 @@ def _create_jobs(request: WorkRequest) -> None:
     removed_jobs = jobs.filter(entry__visibility__in=_REMOVED)
     identities = {_identity(job) for job in (*Job.objects.filter(dataset=request.dataset), *removed_jobs)}
     public_jobs = jobs.filter(entry__visibility=Entry.Visibility.PUBLIC)
-    for job in public_jobs.select_related("submission__team").order_by("-pk"):
+    for job in public_jobs.select_related("submission").order_by("-pk"):
         if _identity(job) in identities or job.payload.get("run_ids"):
             continue
         identities.add(_identity(job))
