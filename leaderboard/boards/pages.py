@@ -15,7 +15,7 @@ from django.utils.translation import get_language
 from leaderboard.boards.benchmark.board import RankedBenchmark, benchmark_view_key, rank_benchmark
 from leaderboard.boards.benchmark.composite import compose_rows, has_hidden_part
 from leaderboard.boards.benchmark.published_means import PublishedMeans, compare_published_means
-from leaderboard.boards.benchmark.significance import Analysis, analyse_tests, find_tested_rows
+from leaderboard.boards.benchmark.significance import Analysis, analyse_tests, find_tested_rows, read_tests
 from leaderboard.boards.columns.judging import collection_source, describe_judges
 from leaderboard.boards.columns.significance import OUTDATED_NOTE, PENDING_NOTE
 from leaderboard.boards.dataset_board import RankedDataset, dataset_view_key, rank_dataset
@@ -287,12 +287,12 @@ def analyse_benchmarks(dataset: Dataset) -> dict[str, Analysis]:
         if match is not None:
             facts, rows = benchmark_facts(*match), read_rows(match[1])
             ranked = ranked_benchmark(facts, rows, BoardState())
+            parts = {pk: ids for member in facts.counted for pk, ids in compose_rows(member, rows).components.items()}
             tests = find_tested_rows(facts, ranked.tables, ranked.board.rows)
-            if tests is not None and tests.settings is not None and ranked.board.certainty is None:
-                parts = {
-                    pk: ids for member in facts.counted for pk, ids in compose_rows(member, rows).components.items()
-                }
-                analyses[tests.key] = analyse_tests(tests, parts, facts)
+            stored_keys = {certainty.key for certainty in read_tests(tests, facts)}
+            for tested_rows in tests:
+                if tested_rows.settings is not None and tested_rows.key not in stored_keys:
+                    analyses[tested_rows.key] = analyse_tests(tested_rows, parts, facts)
     return analyses
 
 

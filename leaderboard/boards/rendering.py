@@ -41,7 +41,7 @@ from leaderboard.core.text.numbers import DECIMALS, MINUS, format_quantity, sign
 from leaderboard.models import Entry
 from leaderboard.results.board_rows.entry_rows import GONE, REPORTED, SCORED, STALE
 from leaderboard.results.mteb import short_revision
-from leaderboard.results.significance.statements import differs
+from leaderboard.results.significance.statements import BoardStatements, differs
 
 #: Spaces as wide as a digit and as a decimal point, which align 0.123, 0.1234, and 12.
 FIGURE_SPACE = "\u2007"
@@ -473,6 +473,8 @@ class RowHeads(NamedTuple):
         if len(board.papers) == 1:  # The publication is named above the board.
             visible_keys |= {"by", "provenance"}
         tied = board.statements.tied_with_best(board.measure)
+        for other in board.statements.other_rankings:
+            tied |= BoardStatements(other).tied_with_best(board.measure)
         return cls(
             tuple(key for key in _FACT_KEYS if key not in visible_keys),
             tied if len(tied) > 1 else (),

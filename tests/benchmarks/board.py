@@ -85,11 +85,15 @@ def publish(dataset: Any, systems: list[Any]) -> None:
     """A scored entry of every system, in bulk; the first is the baseline."""
     from django.utils import timezone
 
+    from leaderboard.core.storage.store import Area, put
     from leaderboard.models import DatasetVersion, Entry, Evaluation, Qrels, Run
     from leaderboard.results.board_rows.revisions import Kind, board_changed
 
     version = DatasetVersion.objects.create(dataset=dataset, number=1, content_sha256="0", queries_sha256="0")
-    qrels = Qrels.objects.create(version=version, sha256="0")
+    with tempfile.NamedTemporaryFile("w", suffix=".qrels") as file:
+        file.write("".join(f"{query} 0 {document} 1\n" for query in range(50) for document in range(20)))
+        file.flush()
+        qrels = Qrels.objects.create(version=version, sha256=put(Area.QRELS, Path(file.name)))
     runs = Run.objects.bulk_create(
         Run(version=version, system=system, sha256=str(number), origin="uploaded", size=1)
         for number, system in enumerate(systems)

@@ -208,7 +208,7 @@ def rank_benchmark(
         view=state.view,
         member_facets=[member.facets for member in (*facts.members, *facts.left_out)],
     )
-    tests = find_tested_rows(facts, tables, rows) if measure == facts.measure and not state.zero_shot else None
+    tests = find_tested_rows(facts, tables, rows) if measure == facts.measure and not state.zero_shot else []
     board, test_notes = add_tests(board, facts, tests)
     any_in_domain = any(matches_facet(row.facets, "training", (IN_DOMAIN,)) for row in rows)
     best, second = best_values(board.columns, rows)

@@ -1,11 +1,11 @@
 """Tests over a whole benchmark, for its own measure; the only writer of `BenchmarkCertainty`.
 
-Complete rows of one ranking are compared: those scored by Runboard, or else the largest ranking of reported rows. Open
-judgments allow tests over queries; otherwise only published means are used, in tests over datasets
-(`evaluation.statistics.benchmark`). Results are stored under a digest of their inputs.
+Complete rows are compared with those of the same ranking. The rows scored by Runboard lead, followed by the largest
+ranking of reported rows. Open judgments allow tests over queries; otherwise only published means are used, in tests
+over datasets (`evaluation.statistics.benchmark`). Results are stored under a digest of their inputs.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -70,33 +70,38 @@ class TestedRows:
         return f"{METHOD}:{blake2b(orjson.dumps(inputs), digest_size=16).hexdigest()}"
 
 
-def find_tested_rows(facts: BenchmarkFacts, tables: Tables, rows: Sequence[Row]) -> TestedRows | None:
-    """Return the rows to test, or None if no ranking has two complete rows or if a view omits datasets.
+def find_tested_rows(facts: BenchmarkFacts, tables: Tables, rows: Sequence[Row]) -> list[TestedRows]:
+    """Return the rows to test, by ranking; the leading ranking is first.
 
-    `rows` are the public rows of the benchmark's own measure, one per row of `tables`.
+    Rankings with fewer than two complete rows are omitted. The list is empty if a view omits datasets. `rows` are the
+    public rows of the benchmark's own measure, one per row of `tables`.
     """
     scores, baselines = tables.on_counted_datasets
-    rankings = [SCORED if ranking == CLOSED else ranking for ranking in tables.rankings]
     complete_rows = np.flatnonzero(~np.isnan(scores).any(axis=1)).tolist()
-    counts = Counter(rankings[number] for number in complete_rows)
-    ranking, count = (SCORED, counts[SCORED]) if counts[SCORED] > 1 else (counts.most_common(1) or [("", 0)])[0]
-    if count < 2 or facts.left_out or facts.all_counted < 2:
-        return None
-    numbers = [number for number in complete_rows if rankings[number] == ranking]
-    # A row is the baseline of all rows if it has their baseline's score on each dataset.
-    is_baseline = [rows[each].entry.is_baseline and (baselines[numbers] == scores[each]).all() for each in numbers]
-    baseline = next((row for row, is_row_baseline in enumerate(is_baseline) if is_row_baseline), None)
-    is_open = ranking == SCORED and not any(member.facts.hidden for member in facts.counted)
-    settings = OVER_QUERIES if is_open else OVER_DATASETS if len(facts.counted) >= MIN_DATASETS else None
-    return TestedRows(
-        facts.measure,
-        [rows[number].first_entry for number in numbers],
-        [[rows[number].entries[column] for column in tables.counted_columns] for number in numbers],
-        scores[numbers],
-        baseline,
-        [rows[number].first_entry for number in numbers if tables.kinds[number] == CLOSED],
-        settings,
-    )
+    if facts.left_out or facts.all_counted < 2:
+        return []
+    rankings = defaultdict[str, list[int]](list)
+    for number in complete_rows:
+        ranking = tables.rankings[number]
+        rankings[SCORED if ranking == CLOSED else ranking].append(number)
+    tested = []
+    for ranking, numbers in sorted(rankings.items(), key=lambda item: (item[0] != SCORED, -len(item[1]))):
+        if len(numbers) < 2:
+            continue
+        # A row is the baseline of all rows if it has their baseline's score on each dataset.
+        is_baseline = [rows[each].entry.is_baseline and (baselines[numbers] == scores[each]).all() for each in numbers]
+        is_open = ranking == SCORED and not any(member.facts.hidden for member in facts.counted)
+        tested_rows = TestedRows(
+            facts.measure,
+            [rows[number].first_entry for number in numbers],
+            [[rows[number].entries[column] for column in tables.counted_columns] for number in numbers],
+            scores[numbers],
+            next((row for row, is_row_baseline in enumerate(is_baseline) if is_row_baseline), None),
+            [rows[number].first_entry for number in numbers if tables.kinds[number] == CLOSED],
+            OVER_QUERIES if is_open else OVER_DATASETS if len(facts.counted) >= MIN_DATASETS else None,
+        )
+        tested.append(tested_rows)
+    return tested
 
 
 #: Scopes of tests, by the name of the test.
@@ -109,65 +114,87 @@ TOO_FEW_NOTE = _(
 )
 
 
-def _describe_tests(tests: MeasureCertainty, settings: TestSettings, baseline: str) -> list[str]:
-    """Return the notes on the tests over a benchmark."""
+def _describe_tests(tests: Sequence[MeasureCertainty], settings: TestSettings, baseline: str) -> str:
+    """Return the note on the tests of rankings that were tested with the same settings."""
     if settings.test == OVER_QUERIES.test:
         text = (
             "Tests over queries test whether a difference of means would hold for other queries on these datasets. "
-            f"Intervals: {settings.interval}, {tests.queries:,} queries, {settings.resamples:,} resamples. p vs "
+            f"Intervals: {settings.interval}, {tests[0].queries:,} queries, {settings.resamples:,} resamples. p vs "
             f"{baseline}: two-sided {settings.test}; each dataset has the same weight."
         )
     else:
+        datasets, comparisons = tests[0].queries, [each.comparison_count for each in tests if each.comparison_count]
         text = (
             "Tests over datasets test whether a difference of means would hold on other datasets like these. They use "
-            f"published means only. Intervals: {settings.interval} of the {tests.queries} datasets (Hartigan, 1969). p "
+            f"published means only. Intervals: {settings.interval} of the {datasets} datasets (Hartigan, 1969). p "
             f"vs {baseline}: two-sided {settings.test}."
         )
-        smallest_p = 2 / 2**tests.queries
-        if smallest_p * tests.comparison_count >= ALPHA:
+        smallest_p, at_least = 2 / 2**datasets, "at least " if len(set(comparisons)) > 1 else ""
+        if comparisons and smallest_p * min(comparisons) >= ALPHA:
             text += (
-                f" With {tests.queries} datasets, p is at least {smallest_p:.3f}, so no difference from {baseline} is "
-                f"significant after correction for {tests.comparison_count} comparisons."
+                f" With {datasets} datasets, p is at least {smallest_p:.3f}, so no difference from {baseline} is "
+                f"significant after correction for {at_least}{min(comparisons)} comparisons."
             )
-    return [f"{text} {settings.permutations:,} permutations, seed {settings.seed}.", describe_board_tests(settings)]
+    return f"{text} {settings.permutations:,} permutations, seed {settings.seed}."
 
 
-def _read_tests(tests: TestedRows, facts: BenchmarkFacts) -> BoardCertainty | None:
-    """Return the results of tests stored no later than the datasets' revisions, or None."""
+def read_tests(tests: Sequence[TestedRows], facts: BenchmarkFacts) -> list[BoardCertainty]:
+    """Return the results of tests stored no later than the datasets' revisions, in the order of `tests`."""
     times = [member.revision.at for member in facts.members]
-    row = BenchmarkCertainty.objects.filter(key=tests.key).first()
-    if row is None or (NO_REVISION.at not in times and row.computed_at > max(times)):
-        return None
-    baseline = None if tests.baseline is None else tests.ids[tests.baseline]
-    settings = TestSettings(**row.settings)
-    return BoardCertainty(0, row.key, "", 0, row.computed_at, settings, True, baseline, {tests.measure: row.content})
+    stored = BenchmarkCertainty.objects.in_bulk([each.key for each in tests], field_name="key")
+    certainties = []
+    for each in tests:
+        row = stored.get(each.key)
+        if row is not None and (NO_REVISION.at in times or row.computed_at <= max(times)):
+            baseline = None if each.baseline is None else each.ids[each.baseline]
+            settings, content = TestSettings(**row.settings), {each.measure: row.content}
+            certainties.append(BoardCertainty(0, row.key, "", 0, row.computed_at, settings, True, baseline, content))
+    return certainties
 
 
-def add_tests(board: Board, facts: BenchmarkFacts, tests: TestedRows | None) -> tuple[Board, Sequence[str]]:
-    """Return the board with the stored results of tests over the benchmark, and the notes on them."""
-    if tests is None:
-        return board, ()
-    if tests.settings is None:
-        return board, [TOO_FEW_NOTE]
-    certainty = _read_tests(tests, facts)
-    results = certainty.for_measure(board.measure) if certainty is not None else None
-    if certainty is None or results is None:
-        return replace(board, pending_columns=frozenset(COLUMN_NAMES) - {INTERVAL, WINS}), [UNTESTED_NOTE]
+def add_tests(board: Board, facts: BenchmarkFacts, tests: Sequence[TestedRows]) -> tuple[Board, Sequence[str]]:
+    """Return the board with the stored results of tests over the benchmark, and the notes on them.
+
+    Each ranking of `tests` has its own results. The board's statements are those of the first one that has any.
+    """
+    testable = [tested_rows for tested_rows in tests if tested_rows.settings is not None]
+    certainties = read_tests(testable, facts)
+    notes = [UNTESTED_NOTE] if len(certainties) < len(testable) else []
+    if len(testable) < len(tests):
+        notes.append(TOO_FEW_NOTE)
+    if not certainties:
+        pending_columns = frozenset(COLUMN_NAMES) - {INTERVAL, WINS} if testable else board.pending_columns
+        return replace(board, pending_columns=pending_columns), notes
+    results = [each for certainty in certainties if (each := certainty.for_measure(board.measure)) is not None]
+    by_entry = {entry: certainty for each in results for entry, certainty in each.entries.items()}
     for row in board.rows:
-        row.certainty = results.entries.get(row.first_entry)
+        row.certainty = by_entry.get(row.first_entry)
         row.differs = differs(row.certainty)
         if row.certainty is not None:
             row[MEAN] = Cell(row.value(MEAN), interval=(row.certainty.low, row.certainty.high))
-    columns = SignificanceColumns.for_measure(certainty, board.measure, board.baseline)
+    by_settings = defaultdict[TestSettings, list[MeasureCertainty]](list)
+    for certainty, result in zip(certainties, results, strict=True):
+        by_settings[certainty.settings].append(result)
+    # Columns are named after all tests, and exist if any ranking has a baseline.
+    leading = max(certainties, key=lambda certainty: certainty.baseline is not None)
+    settings = replace(
+        leading.settings,
+        interval=" or ".join(each.interval for each in by_settings),
+        test=" or ".join(each.test for each in by_settings),
+    )
+    columns = SignificanceColumns.for_measure(replace(leading, settings=settings), board.measure, board.baseline)
     board = replace(
         board,
         columns=add_test_columns(board.columns, board.rows, columns),
-        certainty=certainty,
-        statements=BoardStatements(certainty),
-        compared=results.comparison_count,
-        tested_over=_SCOPES[certainty.settings.test],
+        certainty=certainties[0],
+        statements=BoardStatements(certainties[0], other_rankings=certainties[1:]),
+        compared=sum(result.comparison_count for result in results),
+        tested_over=_SCOPES[certainties[0].settings.test],
     )
-    return board, _describe_tests(results, certainty.settings, board.baseline)
+    notes += [_describe_tests(each, settings, board.baseline) for settings, each in by_settings.items()]
+    if len(results) > 1:
+        notes.append(_("Rows are tested only against rows of the same source and dataset versions."))
+    return board, [*notes, describe_board_tests(settings)]
 
 
 #: Settings of tests, and their results as stored.

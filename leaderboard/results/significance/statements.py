@@ -91,13 +91,15 @@ class BoardStatements:
     """Statements about the results of one board.
 
     `certainty` contains the tests of an open board, `published` the comparison of published scores with hidden
-    judgments, and `gaps` the contamination gaps by entry id in the measure `gap_measure`.
+    judgments, and `gaps` the contamination gaps by entry id in the measure `gap_measure`. On benchmarks, `certainty` is
+    that of the leading ranking, and `other_rankings` have their own.
     """
 
     certainty: BoardCertainty | None = None
     published: PublishedComparison | None = None
     gaps: Mapping[int, Gap] = field(default_factory=dict)
     gap_measure: str = ""
+    other_rankings: Sequence[BoardCertainty] = ()
 
     def for_entry(self, entry: int, measure: str) -> Statement:
         """Return the statement about an entry under a measure; all its fields are None if nothing is known.
@@ -108,10 +110,13 @@ class BoardStatements:
         if self.published is not None and measure == self.published.measure:
             is_tied = entry in self.published.tied if entry in self.published.ranked else None
             return Statement(better=self.published.better.get(entry), tied_with_best=is_tied, gap=gap)
-        tests = self.tests(measure)
-        certainty = tests.entries.get(entry) if tests is not None else None
-        if tests is None or certainty is None:
+        for board in (self.certainty, *self.other_rankings):
+            tests = board.for_measure(measure) if board is not None else None
+            if tests is not None and entry in tests.entries:
+                break
+        else:
             return Statement(gap=gap) if gap is not None else UNKNOWN
+        certainty = tests.entries[entry]
         sign = numbers.direction(certainty.delta, measure) if differs(certainty) else ""
         is_tested = certainty.p_baseline is not None
         return Statement(

@@ -41,12 +41,14 @@ def _score_all(datasets: Sequence[Dataset]) -> None:
             score_queries(dataset, name, values, baseline=name == "BM25", system=systems[name])
 
 
-def _report_all(datasets: Sequence[Dataset], gains: Sequence[float]) -> None:
+def _report_all(
+    datasets: Sequence[Dataset], gains: Sequence[float], *, paper: str = "paper", system: str = "Better"
+) -> None:
     """Report a baseline, and a system with these gains over it."""
-    source = make_source("paper")
+    source = make_source(paper)
     for dataset, gain in zip(datasets, gains, strict=True):
-        report(dataset, source, "Reported BM25", baseline=True, ndcg=0.4)
-        report(dataset, source, "Better", ndcg=round(0.4 + gain, 4))
+        report(dataset, source, f"BM25 of {paper}", baseline=True, ndcg=0.4)
+        report(dataset, source, system, ndcg=round(0.4 + gain, 4))
 
 
 @pytest.fixture(name="scored")
@@ -109,6 +111,40 @@ def test_reported_results_are_tested_over_datasets_with_means_alone() -> None:
     assert "over datasets" in board.summary.text
     assert "not tested" not in board.summary.text
     assert any("would hold on other datasets like these" in note for note in board.notes)
+
+
+def test_every_ranking_is_tested_among_its_own_rows(client: Client) -> None:
+    """The second source has fewer rows; the scored rows are tested over queries and lead."""
+    datasets = [scored_dataset(measures=["nDCG@10"]) for _ in range(7)]
+    benchmark_of(*datasets)
+    gains = [0.01, 0.02, 0.03, 0.04, 0.05, 0.06, -0.005]
+    _report_all(datasets, gains)
+    _report_all(datasets, [0.3, 0.2, 0.3, 0.2, 0.3, 0.2, 0.3], paper="other", system="Far better")
+    assert _analyse(datasets[0]) == 2
+    assert _analyse(datasets[0]) == 0
+    board = board_of()
+    better, far_better = (row_of(board, name).certainty for name in ("Better", "Far better"))
+    assert better is not None
+    assert far_better is not None
+    assert better.p_baseline == pytest.approx(4 / 2**7)
+    assert far_better.p_baseline == pytest.approx(2 / 2**7)
+    assert (better.rank_low, far_better.rank_low) == (1, 1)
+    assert board.compared == 2
+    assert board.statements.for_entry(row_of(board, "Far better").first_entry, "nDCG@10").comparisons == 1
+    _score_all(datasets)
+    board = board_of()
+    assert UNTESTED_NOTE in board.notes
+    assert row_of(board, "Far better").certainty == far_better
+    assert _analyse(datasets[0]) == 1
+    board = board_of()
+    assert board.tested_over == "over queries of these datasets"
+    assert row_of(board, "Best").differs
+    assert row_of(board, "Far better").certainty == far_better
+    notes = " ".join(board.notes)
+    assert "over queries test" in notes
+    assert "over datasets test" in notes
+    rows = client.get("/benchmarks/all/board.json").json()["rows"]
+    assert {row["system"] for row in rows if row["better_than_baseline"]} >= {"Best", "Better", "Far better"}
 
 
 def test_a_hidden_dataset_prevents_tests_over_queries(scored: list[Dataset]) -> None:
