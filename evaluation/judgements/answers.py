@@ -78,11 +78,12 @@ def tokenize(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Answers of one query, as tokens between blanks or as patterns, and their line in the file."""
+    """Answers of one query, as tokens between blanks and as texts, or as patterns, and their line in the file."""
 
     strings: tuple[str, ...] = ()
     patterns: tuple[Any, ...] = ()
     line: int = 0
+    texts: tuple[str, ...] = ()
 
     def count_tokens_until(self, text: str, tokens: str, search: PatternSearch) -> int:
         """Return the number of tokens up to the end of the first answer in a text, or 0 without an answer.
@@ -98,7 +99,7 @@ class Answers:
         return min(token_counts, default=0)
 
 
-def _join_tokens(tokens: Sequence[str]) -> str:
+def join_tokens(tokens: Sequence[str]) -> str:
     return f" {' '.join(tokens)} "
 
 
@@ -129,7 +130,8 @@ def read_answers(path: Path, *, try_patterns: bool = True) -> dict[str, Answers]
         if name == "patterns":
             patterns[number] = [unicodedata.normalize("NFD", text) for text in strings]
         else:
-            answers[query] = Answers(tuple(_join_tokens(tokenize(text)) for text in strings), line=number)
+            tokens = tuple(join_tokens(tokenize(text)) for text in strings)
+            answers[query] = Answers(tokens, line=number, texts=tuple(strings))
         if not strings or not all(map(tokenize, strings)):
             problems.note("empty_answer", number)
     for number, code in (pattern_check.check_patterns(patterns) if try_patterns else {}).items():
@@ -173,7 +175,7 @@ def find_answers(
     for each in corpus:
         if each.id in queries_by_document:
             tokens = tokenize(each.text)
-            lengths[each.id], joined_tokens = len(tokens), _join_tokens(tokens)
+            lengths[each.id], joined_tokens = len(tokens), join_tokens(tokens)
             for query in queries_by_document[each.id]:
                 if end := answers.get(query, Answers()).count_tokens_until(each.text, joined_tokens, search):
                     ends[query, each.id] = end

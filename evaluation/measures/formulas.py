@@ -14,7 +14,7 @@ document at rank 10 can only reduce it. The bound is therefore the maximum over 
 is valid for every completion of the judgments, because documents below rank k can only reduce the score.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -41,6 +41,8 @@ class JudgedRankings:
         retrieved: Number of retrieved documents for each query.
         relevance_level: Lowest relevant grade for binary measures that do not specify one.
         answers: Positions of answers in the texts, if known.
+        response_scores: Scores of the responses of an answer run, by measure; None for other runs.
+        cited: The citations of an answer run.
     """
 
     qrels: Qrels
@@ -52,6 +54,8 @@ class JudgedRankings:
     retrieved: NDArray[np.int64]
     relevance_level: int = 1
     answers: FoundAnswers | None = None
+    response_scores: Mapping[str, Values] | None = None
+    cited: "JudgedRankings | None" = None
 
     @property
     def queries(self) -> int:
@@ -178,6 +182,28 @@ def answer_within_tokens(ranking: JudgedRankings, k: int | None, level: int) -> 
     """Return 1 if the first k thousand tokens of the ranking's concatenated texts contain an answer, otherwise 0."""
     assert k is not None
     return (_get_answers(ranking).tokens <= 1000 * k).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class ResponseScore:
+    """Score of the responses by a measure of `evaluation.judgements.responses`."""
+
+    measure: str
+
+    def __call__(self, ranking: JudgedRankings, k: int | None, level: int) -> Values:
+        assert ranking.response_scores is not None
+        return ranking.response_scores[self.measure]
+
+
+@dataclass(frozen=True)
+class OfCitations:
+    """A measure of rankings, applied to the citations of an answer run."""
+
+    formula: Callable[[JudgedRankings, int | None, int], Values]
+
+    def __call__(self, ranking: JudgedRankings, k: int | None, level: int) -> Values:
+        assert ranking.cited is not None
+        return self.formula(ranking.cited, k, level)
 
 
 def _get_answers(ranking: JudgedRankings) -> FoundAnswers:

@@ -21,10 +21,11 @@ from difflib import get_close_matches
 from functools import lru_cache, partial
 from typing import Literal
 
+from evaluation.judgements.responses import STATED_FIGURES
 from evaluation.measures import formulas
 from evaluation.measures.formulas import JudgedRankings, Values
 from evaluation.verification import references
-from evaluation.verification.references import PytrecEval, Reference, VerifiedMeasure, Verifier
+from evaluation.verification.references import PytrecEval, Reference, ResponseReference, VerifiedMeasure, Verifier
 
 Formula = Callable[[JudgedRankings, int | None, int], Values]
 
@@ -53,6 +54,8 @@ class Family:
     unit: str = ""
     #: Whether the measure requires answers in the documents' texts.
     reads_texts: bool = False
+    #: Whether the measure requires an answer run. Other runs have no value.
+    reads_responses: bool = False
     #: Whether documents that are judged only for other queries count as judged.
     looks_elsewhere: bool = False
     higher_is_better: bool = True
@@ -63,7 +66,9 @@ class Family:
         """Raise ValueError for a measure without verifier, because its scores cannot be published."""
         names = (self.verifier.whole, self.verifier.at_cutoff) if isinstance(self.verifier, PytrecEval) else ()
         is_lacking = {"required": names[1:] == ("",), "none": names[:1] == ("",), "optional": "" in names}
-        if is_lacking[self.cutoff] or not (names or callable(self.verifier)):
+        if is_lacking[self.cutoff] or not (
+            names or callable(self.verifier) or isinstance(self.verifier, ResponseReference)
+        ):
             raise ValueError(
                 f"the measure {self.key} has no verifier: specify a reference that computes its scores again, or "
                 f"pytrec_eval's name for each of its forms (cutoff: {self.cutoff})"
@@ -135,6 +140,63 @@ def upper_bound(measure: str) -> Family:
         "Moffat & Zobel, TOIS 27(1), 2008 (the residual of RBP)", "required", measure != "nDCG", measure,
     )  # fmt: skip
 
+
+def _stated(name: str, description: str) -> Family:
+    """Return the family of a figure that answer runs state for each query."""
+    return Family(
+        name, formulas.ResponseScore(name), references.stated_figure(STATED_FIGURES[name]),
+        f"{description}, as stated in the run. A query without response counts as 0.",
+        "Mean over the judged queries", "answer run", "none", binary=False, reads_responses=True,
+        higher_is_better=False,
+    )  # fmt: skip
+
+
+_SQUAD = "Rajpurkar et al., EMNLP 2016, section 6.1"
+
+#: Measures of answer runs.
+_RESPONSE_FAMILIES = (
+    Family(
+        "EM", formulas.ResponseScore("EM"), ResponseReference(references.exact_match),
+        "Whether the answer equals a correct answer, ignoring case, ASCII punctuation, and English articles.",
+        "1 if the normalized texts are equal, else 0", _SQUAD, "none", binary=False, aliases=("exact_match",),
+        reads_responses=True,
+    ),
+    Family(
+        "AnswerF1", formulas.ResponseScore("AnswerF1"), ResponseReference(references.answer_f1),
+        "Overlap of the words of the answer and the most similar correct answer, normalized as for EM.",
+        "2 · P · R / (P + R) over words; the maximum over correct answers", _SQUAD, "none", binary=False,
+        reads_responses=True,
+    ),
+    Family(
+        "AnswerIn", formulas.ResponseScore("AnswerIn"), ResponseReference(references.answer_in),
+        "Whether the answer contains a correct answer, compared by tokens as in Answer@k.",
+        "1 if the tokens of a correct answer are consecutive in the answer, else 0", f"{_DPR}, section 5", "none",
+        binary=False, reads_responses=True,
+    ),
+    Family(
+        "ECE", formulas.ResponseScore("ECE"), ResponseReference(references.calibration_error),
+        "Expected calibration error: difference between stated confidence and share of correct answers (AnswerIn) in "
+        "ten bins of confidence. A query without response counts as wrong with confidence 0.",
+        "Σ_b (n_b / n) |share correct in bin b − mean confidence in b|; a query’s value is the difference of its bin",
+        "Guo et al., ICML 2017, equation 3", "none", binary=False, reads_responses=True, higher_is_better=False,
+    ),
+    Family(
+        "CiteP", formulas.OfCitations(formulas.set_precision), PytrecEval("set_P"),
+        "Share of the cited documents that are relevant. Write CiteP(rel=2) for a higher level, such as gold documents "
+        "among evidence.",
+        "Relevant cited documents / cited documents", "Gao et al., EMNLP 2023 (ALCE); by qrels as in BrowseComp-Plus",
+        "none", reads_responses=True,
+    ),
+    Family(
+        "CiteR", formulas.OfCitations(formulas.recall), PytrecEval("set_recall"),
+        "Share of the relevant documents that are cited.", "Relevant cited documents / R",
+        "Gao et al., EMNLP 2023 (ALCE); by qrels as in BrowseComp-Plus", "none", reads_responses=True,
+    ),
+    _stated("SearchCalls", "Searches per query"),
+    _stated("Tokens", "Tokens that the model read and wrote per query"),
+    _stated("Seconds", "Seconds from the query to the answer"),
+    _stated("Cost", "Price of a query in US dollars"),
+)  # fmt: skip
 
 _ALL_FAMILIES = (
     Family(
@@ -277,6 +339,7 @@ _ALL_FAMILIES = (
         f"{_BEIR}, table 4", "required", binary=False, parameter="beir", aliases=("hole_at_{k}",), looks_elsewhere=True,
         higher_is_better=False,
     ),
+    *_RESPONSE_FAMILIES,
     *map(upper_bound, BOUNDS),
 )  # fmt: skip
 
@@ -291,6 +354,9 @@ SPEC_VERSION = "1"
 DEFAULT_MEASURES = (
     "nDCG@10", "nDCG@100", "AP", "RR@10", "R@100", "R@1000", "R_cap@100", "P@10", "Success@5", "Success@20", "Hole@10",
 )  # fmt: skip
+
+#: Measures that are computed for every answer run; a dataset selects those shown.
+RESPONSE_MEASURES = tuple(family.name for family in _RESPONSE_FAMILIES)
 
 _CUTOFF = r"(?:@|_at_|_cut_|_cut\.|_|\.)"
 #: Name, parameters, cutoff, and its unit, as in `P(rel=2)@10`, `P@10(rel=2)`, `precision_at_10`, or `P@10-l2` (ranx).
@@ -366,6 +432,7 @@ class Measure:
             depth=None if family.unit else self.cutoff,
             looks_elsewhere=family.looks_elsewhere,
             reads_texts=family.reads_texts,
+            reads_responses=family.reads_responses,
         )
 
     def values(self, ranking: JudgedRankings) -> Values:

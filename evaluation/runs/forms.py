@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from evaluation.archives.compression import BLOCK, MIB, ExpandedFile, FileLimits, open_expanded, open_lines
 from evaluation.core.problems import InvalidRun
+from evaluation.runs.answer_runs import AnswerRun, is_answer_run, read_answer_run
 from evaluation.runs.header import BYTE_ORDER_MARK, RunHeader, is_result, is_trec_eval_result, read_header
 from evaluation.runs.json_runs import DOCUMENT, QUERY, RANK, SCORE_NAMES, TAG, find_column, json_as_lines
 from evaluation.runs.problems import ENCODING
@@ -134,8 +135,8 @@ class Table:
         return (max(counts.values()) if len(pairs) == len(cells) else 0), first_rank
 
 
-#: Format of a run: TREC (None), a table, a JSON document, or JSON Lines.
-Form = Table | Literal["json", "jsonl"] | None
+#: Format of a run: TREC (None), a table, a JSON document, JSON Lines, or an answer run.
+Form = Table | Literal["json", "jsonl", "answers"] | None
 
 
 def recognize_format(start: bytes) -> Form:
@@ -150,6 +151,8 @@ def recognize_format(start: bytes) -> Form:
     if text.lstrip()[:1] in (b"{", b"["):
         first, _, other_lines = text.lstrip().partition(b"\n")
         if not _TREC_LINE.fullmatch(first):
+            if is_answer_run(first):
+                return "answers"
             ends = {b"{": b"}", b"[": b"]"}[first[:1]]
             return "jsonl" if first.rstrip().endswith(ends) and other_lines.lstrip()[:1] == first[:1] else "json"
     first = next((line for line in io.BytesIO(text) if line.strip() and not line.startswith(b"#")), b"")
@@ -174,11 +177,22 @@ def read_start(file: ExpandedFile) -> bytes:
     return start
 
 
+def read_responses(source: Path | str | bytes, limits: FileLimits | None = None) -> AnswerRun | None:
+    """Return the responses of an answer run, or None for a run in another format. Raises InvalidContent."""
+    limits = limits or FileLimits()
+    with open_expanded(source, limits) as file:
+        form = recognize_format(read_start(file))
+    return read_answer_run(source, limits) if form == "answers" else None
+
+
 def write_as_trec(form: Form, source: Path | str | bytes, limits: FileLimits, output: IO[bytes]) -> dict[str, Any]:
     """Write a run in another format to `output` as TREC lines; return the metadata of a JSON document.
 
     The lines of a table keep their numbers, and rows that do not fit are copied unchanged. Raises InvalidContent.
     """
+    if form == "answers":
+        output.write(read_answer_run(source, limits).trec_lines()[0])
+        return {}
     if isinstance(form, str):
         return json_as_lines(source, limits, output, by_line=form == "jsonl")
     assert form is not None

@@ -83,7 +83,7 @@ def json_as_lines(
     if by_line:
         for number, line in enumerate(open_lines(path, limits, limits.max_json_bytes), 1):
             if line.strip():
-                lines.add(_parse_json(bytearray(line.removeprefix(BYTE_ORDER_MARK)), number))
+                lines.add(parse_json(bytearray(line.removeprefix(BYTE_ORDER_MARK)), number))
         metadata = {}
     else:
         content = bytearray()
@@ -93,14 +93,14 @@ def json_as_lines(
             if len(content) > limits.max_json_bytes:
                 message = f"the JSON file is over {describe_bytes(limits.max_json_bytes)} expanded"
                 raise SIZE.refusal(message, _HINT_SIZE)
-        document = _parse_json(content.removeprefix(BYTE_ORDER_MARK), None)
+        document = parse_json(content.removeprefix(BYTE_ORDER_MARK), None)
         metadata = lines.name_model(document) if isinstance(document, dict) else {}
         lines.add(document)
     lines.finish()
     return {_META: metadata} if metadata else {}
 
 
-def _parse_json(content: bytearray, line: int | None) -> Any:
+def parse_json(content: bytearray, line: int | None) -> Any:
     """Parse a JSON text, including NaN and Infinity as Python writes them.
 
     `line` is its number in JSON Lines, or None. Raises InvalidContent if it is not JSON, too large, or repeats a key.
@@ -193,10 +193,10 @@ class _TrecLines:
 
         Raises InvalidContent if it is none of these, or has unusable ids or scores.
         """
-        key = _find_key(document, QUERY) if isinstance(document, dict) else None
+        key = find_key(document, QUERY) if isinstance(document, dict) else None
         if isinstance(document, list):
             for record in document:
-                if not isinstance(record, dict) or _find_key(record, QUERY) is None:
+                if not isinstance(record, dict) or find_key(record, QUERY) is None:
                     raise JSON.refusal("an item of the list has no query id", _HINT)
                 self._add_object(record)
         elif key is not None and len(document) > 1 and not _is_ranking(document[key]):
@@ -221,10 +221,10 @@ class _TrecLines:
 
     def _add_object(self, record: dict[str, Any]) -> None:
         """Write an object with a query id: one hit, or a query with all of its hits under one other key."""
-        query = record[_find_key(record, QUERY) or ""]
+        query = record[find_key(record, QUERY) or ""]
         if isinstance(query, dict):  # {"query": {"qid": …, "text": …}, "candidates": […]}
-            query = query.get(_find_key(query, QUERY) or "")
-        if _find_key(record, DOCUMENT) and (_find_key(record, SCORE_NAMES) or _find_key(record, RANK)):
+            query = query.get(find_key(query, QUERY) or "")
+        if find_key(record, DOCUMENT) and (find_key(record, SCORE_NAMES) or find_key(record, RANK)):
             self._add_query(_as_id(query), [record])
             return
         nested = [each for each in record.values() if _is_list_of_hits(each) or (each and _is_ranking(each))]
@@ -260,7 +260,7 @@ class _TrecLines:
     def _rank_hits(self, query: str, hits: list[Any]) -> Iterator[tuple[str, int, float]]:
         """Yield documents, ranks (0 if missing), and scores, which default to reciprocal ranks."""
         for hit in hits:
-            document_id, score, rank = _parse_hit(hit)
+            document_id, score, rank = parse_hit(hit)
             if document_id is None:
                 message = f"query {query[:64]!r} has a list with items that are not documents"
                 raise JSON.refusal(message, _HINT)
@@ -320,7 +320,7 @@ def _check_hits(query: str, hits: Any) -> None:
         raise JSON.refusal(f"query {query[:64]!r} has no object of document scores", _HINT)
 
 
-def _find_key(record: Mapping[str, Any], column_names: tuple[str, ...]) -> str | None:
+def find_key(record: Mapping[str, Any], column_names: tuple[str, ...]) -> str | None:
     return _find_cached_column(tuple(record), column_names) if len(record) <= _MAX_KEYS else None
 
 
@@ -335,7 +335,7 @@ def _is_ranking(value: Any) -> bool:
 
 
 def _is_list_of_hits(value: Any) -> bool:
-    return isinstance(value, list) and (not value or _parse_hit(value[0])[0] is not None)
+    return isinstance(value, list) and (not value or parse_hit(value[0])[0] is not None)
 
 
 def _as_id(value: Any) -> str:
@@ -343,11 +343,11 @@ def _as_id(value: Any) -> str:
     return str(value) if isinstance(value, str) or type(value) is int else ""
 
 
-def _parse_hit(hit: Any) -> tuple[Any, Any, Any]:
+def parse_hit(hit: Any) -> tuple[Any, Any, Any]:
     """Return document, score, and rank of an item in a list of hits, with None for missing ones."""
     if isinstance(hit, dict):
         document, score, rank = (
-            hit.get(_find_key(hit, column_names) or "") for column_names in (DOCUMENT, SCORE_NAMES, RANK)
+            hit.get(find_key(hit, column_names) or "") for column_names in (DOCUMENT, SCORE_NAMES, RANK)
         )
         return document, score, rank
     if isinstance(hit, list) and len(hit) == 2 and isinstance(hit[0], str):

@@ -4,7 +4,7 @@ The kernel records only line numbers. Messages quote the first line of a problem
 up to the last quoted line.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from evaluation.archives.compression import LINE_LENGTH, FileLimits
 from evaluation.core.problems import InvalidRun, Problem, ProblemCode, format_count
+from evaluation.judgements.responses import Response
 from evaluation.kernel.layout import BLANK, MAX_TAGS, NOTED
 from evaluation.runs.header import is_header, quotation, recognize_other_kind, select_metadata
 
@@ -137,6 +138,14 @@ SEVERAL_TAGS = _FileProblem(
     hint="A run has one tag in its last column; check that files were not mixed.", severity="warning",
 )  # fmt: skip
 
+#: Differences between a run's format and the dataset's measures.
+NOT_AN_ANSWER_RUN = _FileProblem(
+    "not_an_answer_run", "A ranking for a dataset that ranks by a measure of answers. It appears without a rank.",
+    "Send an answer run: JSON Lines with `query_id`, `answer`, and `citations`.",
+    message="the board ranks by {measure}, which needs answers; this ranking will appear without a rank",
+    severity="warning",
+)  # fmt: skip
+
 _LINE_ERRORS = (LINE_LENGTH, ENCODING, FIELDS, IDENTIFIER, SCORE, DUPLICATE)
 #: Lines with one of these problems do not count as lines of a known query.
 UNREAD_CODES = (BLANK, LINE_LENGTH, ENCODING, FIELDS, IDENTIFIER, SCORE, UNKNOWN_QUERIES)
@@ -206,11 +215,20 @@ class RunContents:
     texts: dict[int, bytes] = field(default_factory=dict)
     #: Whether the file has different values for scores that are tied in single precision.
     ties_differ: bool = False
+    #: Responses of an answer run, by query.
+    responses: Mapping[str, Response] | None = None
+    #: Contents of the citations of an answer run, read like a ranking; None if the citations are the ranking.
+    cited: "RunContents | None" = None
 
     def __post_init__(self) -> None:
         # Readers of all formats create this class, so none of them can skip the limits on metadata.
         if self.metadata:
             object.__setattr__(self, "metadata", select_metadata(self.metadata))
+
+    @property
+    def ranks_citations(self) -> bool:
+        """Whether the rankings are the citations of an answer run."""
+        return self.responses is not None and self.cited is None
 
     @property
     def known_queries(self) -> int:

@@ -15,11 +15,12 @@ from evaluation.collections.document_ids import PROCESS_SEED, DocumentIds, ids_i
 from evaluation.core.problems import LINES_NAMED, InvalidContent, InvalidRun, Report, RunStatistics
 from evaluation.judgements.answers import Answers, FoundAnswers, find_answers
 from evaluation.judgements.qrels import Qrels
+from evaluation.judgements.responses import score_responses
 from evaluation.kernel.layout import NO_IDS, Ids, pad_text
 from evaluation.kernel.library import NO_JUDGEMENTS, Judged
-from evaluation.measures.formulas import JudgedRankings
+from evaluation.measures.formulas import JudgedRankings, ResponseScore
 from evaluation.measures.registry import Measure, parse_measure
-from evaluation.runs.problems import EMPTY, RunContents, RunFacts
+from evaluation.runs.problems import EMPTY, NOT_AN_ANSWER_RUN, RunContents, RunFacts
 from evaluation.runs.top_documents import cut_lines, displayed_documents, ranked_documents
 from evaluation.runs.trec_run import Progress, ReadingTask, read_run
 from evaluation.verification.comparing import ClaimedScores
@@ -188,6 +189,16 @@ class ScoringTarget:
             self.relevance_level,
         )
 
+    def with_responses(self, rankings: JudgedRankings, contents: RunContents) -> JudgedRankings:
+        """Return the rankings of an answer run with its citations and the scores of its responses.
+
+        Raises EndlessPattern.
+        """
+        assert contents.responses is not None
+        scores = score_responses(rankings.qrels.query_ids, contents.responses, self.answers)
+        cited = self.rankings(contents.cited or contents, rankings.qrels)
+        return replace(rankings, response_scores=scores, cited=cited)
+
     def report(self, contents: RunContents, limits: FileLimits) -> Report:
         """Return the report on a run that was read: its problems and statistics."""
         judged_only = self.qrels is not None and not self.hidden
@@ -203,7 +214,7 @@ class ScoringTarget:
             expected_queries=int(np.count_nonzero(is_expected)),
             expects_judged_only=judged_only,
             maximum_depth=self.maximum_depth,
-            capped_measures=self.capped_measures(contents.depth),
+            capped_measures=() if contents.ranks_citations else self.capped_measures(contents.depth),
         )
         statistics = RunStatistics(
             contents.lines,
@@ -214,7 +225,11 @@ class ScoringTarget:
             contents.tags,
             contents.metadata,
         )
-        return Report(facts.problems(limits, self.hidden), statistics)
+        problems = facts.problems(limits, self.hidden)
+        if contents.responses is None and self.measures and parse_measure(self.measures[0]).family.reads_responses:
+            message = NOT_AN_ANSWER_RUN.message.format(measure=self.measures[0])
+            problems = (*problems, NOT_AN_ANSWER_RUN.problem(message))
+        return Report(problems, statistics)
 
 
 @dataclass(frozen=True)
@@ -223,9 +238,11 @@ class ScoredRun:
 
     Attributes:
         query_ids: The judged queries, sorted by their bytes.
+        measures: The requested measures that the run allows.
         per_query: Unrounded float64 scores of shape (queries, measures).
         means: Mean over all judged queries, by the measure's canonical name.
-        missing_queries: Number of judged queries without documents in the run. They score 0 on every measure.
+        missing_queries: Number of judged queries without documents, or without a response in an answer run. They score
+            0 on every measure.
         first_documents: First documents of the dataset's queries if requested, as `evaluation.runs.top_documents` reads
             them.
     """
@@ -248,6 +265,14 @@ class ScoredRun:
             self.missing_queries,
             self.report.statistics.lines,
         )
+
+
+def _is_available(measure: Measure, rankings: JudgedRankings) -> bool:
+    """Return whether a run has what the measure reads: only answer runs have responses, with the figures they state."""
+    scores, formula = rankings.response_scores, measure.family.formula
+    if not measure.family.reads_responses or scores is None:
+        return not measure.family.reads_responses
+    return not isinstance(formula, ResponseScore) or formula.measure in scores
 
 
 def check_run(
@@ -310,6 +335,9 @@ def score_run(
     if not report.valid:
         raise InvalidRun(report)
     rankings, first = target.rankings(contents, target.qrels), contents.first_documents
+    if contents.responses is not None:
+        rankings = target.with_responses(rankings, contents)
+    parsed_measures = tuple(measure for measure in parsed_measures if _is_available(measure, rankings))
     if answer_depth:
         answers = target.find_answers(first, target.qrels, answer_depth)
         rankings = replace(rankings, answers=answers)
@@ -318,5 +346,8 @@ def score_run(
         [measure.values(rankings) for measure in parsed_measures] or [np.zeros((rankings.queries, 0))]
     )
     means = {measure.name: float(column.mean()) for measure, column in zip(parsed_measures, values.T, strict=True)}
-    missing_queries = int(np.count_nonzero(rankings.retrieved == 0))
+    if contents.responses is None:
+        missing_queries = int(np.count_nonzero(rankings.retrieved == 0))
+    else:
+        missing_queries = sum(query not in contents.responses for query in target.qrels.query_ids)
     return ScoredRun(report, parsed_measures, target.qrels.query_ids, values, means, missing_queries, first)

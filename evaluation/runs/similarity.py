@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluation.runs.forms import read_responses
 from evaluation.runs.score import ScoringTarget
 from evaluation.runs.top_documents import first_documents
 
@@ -81,15 +82,21 @@ class RunFingerprints:
 def fingerprint_run(path: Path, target: ScoringTarget) -> RunFingerprints:
     """Return the signature of an accepted run in any format and compression. Its topics are the target's queries.
 
-    Documents that the target drops from rankings are ignored. This needs about a microsecond per line.
+    The signature of an answer run also depends on the answers, and each answered query counts as having `DEPTH`
+    documents. Documents that the target drops from rankings are ignored. This needs about a microsecond per line.
     """
     first = first_documents(path, DEPTH, target.excluded, drop_self_matches=target.drop_self_matches)
+    answer_run = read_responses(path)
+    responses = answer_run.responses if answer_run is not None else {}
     names = sorted({query_id.encode() for query_id in target.query_ids})
     ordered, sets = np.zeros(len(names), np.uint64), np.zeros(len(names), np.uint64)
     documents = np.zeros(len(names), np.int64)
     for row, query in enumerate(names):
         top = first.get(query, [])
-        documents[row] = len(top)
+        if (response := responses.get(query.decode())) is not None:
+            top, documents[row] = [*top, b"\n" + response.answer.encode()], DEPTH
+        else:
+            documents[row] = len(top)
         if top:
             ordered[row], sets[row] = _fingerprint(top), _fingerprint(sorted(top))
     return RunFingerprints(Signature(ordered, sets), documents)

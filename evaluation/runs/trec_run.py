@@ -5,6 +5,7 @@ It reads lines from a stream, or from a text in memory that was sorted by query.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from evaluation.kernel.library import (
     TooManyQueriesError,
 )
 from evaluation.runs import problems
+from evaluation.runs.answer_runs import AnswerRun, read_answer_run
 from evaluation.runs.forms import Form, StreamedLines, open_rewritten, read_start, recognize_format
 from evaluation.runs.header import RunHeader, lines_to_quote, read_header, read_lines
 from evaluation.runs.problems import LineCount, RunContents
@@ -107,7 +109,7 @@ class _RunFile:
         with open_expanded(self.path, self.limits) as file:
             start = read_start(file)
             if not is_trec and (form := recognize_format(start)) is not None:
-                return self._read_rewritten(form)
+                return self._read_answers() if form == "answers" else self._read_rewritten(form)
             header = read_header(start)
             text = start[header.size :]
             if file.kind == "plain":  # Expansion limits check compressed data.
@@ -144,6 +146,48 @@ class _RunFile:
             return contents  # Line numbers of a table are unchanged, and messages quote the rewritten lines.
         counts = {code: LineCount(lines.count) for code, lines in contents.line_counts.items()}
         return replace(contents, line_counts=counts, metadata=metadata, texts={})
+
+    def _read_answers(self) -> RunContents:
+        """Read the rankings and the citations of an answer run.
+
+        Problems have the line numbers of the responses. In a run without rankings, citations are the ranking.
+        """
+        run = read_answer_run(self.path, self.limits)
+        contents = self._read_responses(run, cited=False)
+        cited = self._read_responses(run, cited=True) if run.has_rankings else None
+        task, known = self.task, list[bytes]()
+        for start, end in pairwise(task.query_offsets.tolist()):
+            known.append(task.query_text[start:end].tobytes())
+        places = {query: place for place, query in enumerate(known)}
+        rows = {query: places.get(query.encode(), -1) for query in run.responses}
+        unknown = [run.lines[query] for query, row in rows.items() if row < 0 and known]
+        seen = np.zeros(task.queries, np.bool_)
+        seen[[row for row in rows.values() if row >= 0]] = True
+        counts = dict(contents.line_counts) | {problems.UNKNOWN_QUERIES: LineCount(len(unknown), tuple(unknown[:5]))}
+        if cited is not None:
+            both = [each.line_counts[problems.UNKNOWN_DOCUMENTS] for each in (contents, cited)]
+            lines = sorted({*both[0].lines, *both[1].lines})[:5]
+            counts[problems.UNKNOWN_DOCUMENTS] = LineCount(both[0].count + both[1].count, tuple(lines))
+        return replace(
+            contents,
+            line_counts=counts,
+            lines=len(run.lines),
+            known_lines=contents.known_lines + (cited.known_lines if cited is not None else 0),
+            queries=len(run.responses),
+            seen=seen,
+            responses=run.responses,
+            cited=cited,
+        )
+
+    def _read_responses(self, run: AnswerRun, *, cited: bool) -> RunContents:
+        text, line_numbers = run.trec_lines(cited=cited)
+        limits = replace(self.limits, max_stored_bytes=self.limits.max_expanded_bytes)
+        contents = _RunFile(text, self.task, limits, None).read(is_trec=True)
+        counts = {
+            code: LineCount(lines.count, tuple(sorted({line_numbers[line - 1] for line in lines.lines})))
+            for code, lines in contents.line_counts.items()
+        }
+        return replace(contents, line_counts=counts, texts={})
 
     def _load_text(self, header: RunHeader) -> tuple[NDArray[np.uint8], int]:
         """Return the text after the header as an array with padding, and its length without the padding."""

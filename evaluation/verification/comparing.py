@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pytrec_eval
@@ -19,6 +19,7 @@ from evaluation.verification.references import (
     AnswerTexts,
     RankedQuery,
     ReadTokens,
+    ResponseReference,
     VerifiedMeasure,
 )
 
@@ -218,6 +219,14 @@ class ClaimedScores:
                 raise ScoresDiffer(f"the mean of {name}: {self.means[name]!r} was scored, {mean!r} is correct")
 
 
+@dataclass(frozen=True, slots=True)
+class StatedResponses:
+    """Responses of an answer run by query, and TREC lines of their citations."""
+
+    responses: Mapping[str, Any]
+    citations: BinaryIO
+
+
 def verify(
     text: BinaryIO,
     judgements: Judgements,
@@ -226,6 +235,7 @@ def verify(
     sha256: str,
     after_block: Callable[[], object] = lambda: None,
     texts: AnswerTexts | None = None,
+    stated: StatedResponses | None = None,
 ) -> None:
     """Compute scores from the text of a run and compare them.
 
@@ -239,6 +249,7 @@ def verify(
         sha256: Checksum of the run, which selects the queries to verify if the run is long.
         after_block: Called periodically; may raise to stop.
         texts: Texts for measures of answers.
+        stated: Responses, for measures of answer runs.
     """
     if list(judgements.graded) != list(claimed.query_ids):
         raise ScoresDiffer(f"{len(claimed.query_ids)} queries were scored, {len(judgements.graded)} are judged")
@@ -250,22 +261,46 @@ def verify(
 
     is_complete = claimed.lines <= WHOLE_LINES
     queries = list(judgements.graded) if is_complete else _draw(list(judgements.graded), sha256)
-    try:
-        rankings = read_rankings(text, queries, rules, few_queries=not is_complete, after_block=after_block)
+    measures = [replace(item, level=rules.relevance_level) if item.level is None else item for item in claimed.measures]
+    expected = np.zeros((len(queries), len(measures)))
+
+    def recompute(lines: BinaryIO, columns: Sequence[int]) -> Rankings:
+        """Compute the measures in these columns from TREC lines, and return the rankings."""
+        rankings = read_rankings(lines, queries, rules, few_queries=not is_complete, after_block=after_block)
         if rules.candidates_only:
             for query, ranked in rankings.items():
                 judged_documents = judgements.graded[query]
                 rankings[query] = {name: score for name, score in ranked.items() if name in judged_documents}
-        measures = [
-            replace(item, level=rules.relevance_level) if item.level is None else item for item in claimed.measures
-        ]
-        expected = judgements.recompute(rankings, measures, read_texts)
+        expected[:, columns] = judgements.recompute(rankings, [measures[column] for column in columns], read_texts)
+        return rankings
+
+    try:
+        rankings = recompute(text, [n for n, measure in enumerate(measures) if not measure.reads_responses])
+        missing_queries = sum(not ranked for ranked in rankings.values())
+        if stated is not None:
+            _recompute_responses(measures, queries, stated, texts, expected)
+            of_citations = [n for n, measure in enumerate(measures) if measure.reads_responses and measure.trec_eval]
+            recompute(stated.citations, of_citations)
+            missing_queries = sum(query not in stated.responses for query in queries)
     except ValueError as error:
         raise ScoresDiffer("the stored run was scored but cannot be read") from error
     claimed.compare(queries, expected)
-    missing_queries = sum(not ranked for ranked in rankings.values())
     if is_complete and missing_queries != claimed.missing_queries:
         raise ScoresDiffer(f"{claimed.missing_queries} queries were counted as missing, {missing_queries} are")
+
+
+def _recompute_responses(
+    measures: Sequence[VerifiedMeasure],
+    queries: Sequence[str],
+    stated: StatedResponses,
+    texts: AnswerTexts | None,
+    expected: NDArray[np.float64],
+) -> None:
+    """Fill the columns of the measures that references compute from responses."""
+    answers = texts.read_answers() if texts is not None else {}
+    for column, measure in enumerate(measures):
+        if isinstance(measure.verifier, ResponseReference):
+            expected[:, column] = measure.verifier.compute(queries, stated.responses, answers)
 
 
 def _draw(queries: list[str], sha256: str) -> list[str]:

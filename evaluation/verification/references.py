@@ -5,6 +5,8 @@ Answers are found by simple loops like DPR's `has_answer`, in every text of ever
 
 import gzip
 import json
+import re
+import string
 import sys
 import time
 import unicodedata
@@ -96,6 +98,7 @@ class _Answers:
     words: Sequence[Sequence[str]] = ()
     patterns: Sequence[Any] = ()
     line: int = 0
+    texts: Sequence[str] = ()
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any], line: int) -> Self:
@@ -106,6 +109,7 @@ class _Answers:
             [_split_words(text) for text in record.get("answers", ())],
             [regex.compile(text, flags) for text in normalized],
             line,
+            record.get("answers", ()),
         )
 
     def first_end(self, text: str, words: Sequence[str], clock: _Clock) -> int:
@@ -131,17 +135,22 @@ class AnswerTexts:
     answers: Path
     corpus: Path
 
+    def read_answers(self) -> dict[str, _Answers]:
+        """Return the answers by query."""
+        answers = {}
+        for number, line in enumerate(self.answers.open("rb"), 1):
+            if line.strip():
+                record = _parse_line(line)
+                answers[str(record["_id"])] = _Answers.from_record(record, number)
+        return answers
+
     def read(self, rankings: Mapping[str, Sequence[str]], after_block: Callable[[], object]) -> dict[str, ReadTokens]:
         """Return the numbers of tokens of the texts in each query's ranking: up to the end of an answer, and in all.
 
         `rankings` maps queries to document ids. `after_block` is called periodically and may raise. Raises
         SlowAnswers.
         """
-        answers, clock = dict[str, _Answers](), _Clock()
-        for number, line in enumerate(self.answers.open("rb"), 1):
-            if line.strip():
-                record = _parse_line(line)
-                answers[str(record["_id"])] = _Answers.from_record(record, number)
+        answers, clock = self.read_answers(), _Clock()
         queries_by_document: defaultdict[str, list[str]] = defaultdict(list)
         for query, names in rankings.items():
             for name in names:
@@ -210,7 +219,14 @@ class PytrecEval:
     at_cutoff: str = ""
 
 
-Verifier = PytrecEval | Reference
+@dataclass(frozen=True, slots=True)
+class ResponseReference:
+    """Function from queries, responses by query (as `evaluation.judgements.responses`), and answers to values."""
+
+    compute: Callable[[Sequence[str], Mapping[str, Any], Mapping[str, _Answers]], Sequence[float]]
+
+
+Verifier = PytrecEval | Reference | ResponseReference
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +238,7 @@ class VerifiedMeasure:
         depth: Number of documents that it reads, None for all.
         looks_elsewhere: Whether it needs `RankedQuery.judged_anywhere`.
         reads_texts: Whether it needs `RankedQuery.token_counts`.
+        reads_responses: Whether it needs an answer run: the citations for pytrec_eval, otherwise the responses.
     """
 
     name: str
@@ -231,6 +248,7 @@ class VerifiedMeasure:
     depth: int | None
     looks_elsewhere: bool
     reads_texts: bool
+    reads_responses: bool = False
 
     @property
     def trec_eval(self) -> str:
@@ -246,8 +264,8 @@ class VerifiedMeasure:
 
     def reference_value(self, query: RankedQuery) -> float:
         """Return the value computed by the reference. Raises TypeError for a measure of pytrec_eval."""
-        if isinstance(self.verifier, PytrecEval):
-            raise TypeError(f"pytrec_eval computes {self.name}")
+        if isinstance(self.verifier, PytrecEval | ResponseReference):
+            raise TypeError(f"{self.name} is not a function of one ranking")
         return self.verifier(query, self.cutoff, self.level or 0)
 
 
@@ -383,3 +401,83 @@ upper_reciprocal_rank = upper(
 )
 upper_rbp = upper(RankBiasedPrecision(0.8))
 upper_success = upper(lambda query, k, level: float(_is_relevant(query, k, level).any()))
+
+
+def _squad_words(text: str) -> list[str]:
+    """Return the words of a text without ASCII punctuation and articles, in lower case: Rajpurkar et al. (2016)."""
+    kept = "".join(character for character in text.lower() if character not in string.punctuation)
+    return [word for word in re.split(r"\s+|(?<!\w)(?:a|an|the)(?!\w)", kept) if word]
+
+
+def exact_match(queries: Sequence[str], responses: Mapping[str, Any], answers: Mapping[str, _Answers]) -> list[float]:
+    """Return 1 for an answer that equals a correct one after normalization, otherwise 0: Rajpurkar et al. (2016)."""
+    return [_compare_answer(query, responses, answers, lambda left, right: float(left == right)) for query in queries]
+
+
+def answer_f1(queries: Sequence[str], responses: Mapping[str, Any], answers: Mapping[str, _Answers]) -> list[float]:
+    """Return the highest F1 of words over the correct answers: Rajpurkar et al. (2016), section 6.1."""
+
+    def overlap(left: list[str], right: list[str]) -> float:
+        rest, common = list(right), 0
+        for word in left:
+            if word in rest:
+                rest.remove(word)
+                common += 1
+        if not common:
+            return 0.0
+        precision, recall = common / len(left), common / len(right)
+        return 2 * precision * recall / (precision + recall)
+
+    return [_compare_answer(query, responses, answers, overlap) for query in queries]
+
+
+def _compare_answer(
+    query: str,
+    responses: Mapping[str, Any],
+    answers: Mapping[str, _Answers],
+    compare: Callable[[list[str], list[str]], float],
+) -> float:
+    """Return the highest value over the correct answers; a pattern must match the whole answer."""
+    if query not in responses or query not in answers:
+        return 0.0
+    correct, clock = answers[query], _Clock()
+    text = unicodedata.normalize("NFD", responses[query].answer)
+    matches = [clock.search(pattern, text, correct.line) for pattern in correct.patterns]
+    if any(match and match.group() == text for match in matches):
+        return 1.0
+    words = _squad_words(responses[query].answer)
+    return max((compare(words, _squad_words(each)) for each in correct.texts), default=0.0)
+
+
+def answer_in(queries: Sequence[str], responses: Mapping[str, Any], answers: Mapping[str, _Answers]) -> list[float]:
+    """Return 1 for an answer that contains a correct one, otherwise 0: Karpukhin et al. (EMNLP 2020), section 5."""
+    clock, values = _Clock(), []
+    for query in queries:
+        text = responses[query].answer if query in responses else ""
+        end = answers.get(query, _Answers()).first_end(text, _split_words(text), clock)
+        values.append(float(end > 0))
+    return values
+
+
+def calibration_error(
+    queries: Sequence[str], responses: Mapping[str, Any], answers: Mapping[str, _Answers]
+) -> list[float]:
+    """Return |accuracy - confidence| of each query's bin, over ten bins of confidence: Guo et al. (2017)."""
+    correct = answer_in(queries, responses, answers)
+    stated = [responses[query].confidence if query in responses else 0.0 for query in queries]
+    bins = [min(int(confidence * 10), 9) for confidence in stated]
+    values = []
+    for own_bin in bins:
+        members = [number for number, each in enumerate(bins) if each == own_bin]
+        accuracy = sum(correct[number] for number in members) / len(members)
+        values.append(abs(accuracy - sum(stated[number] for number in members) / len(members)))
+    return values
+
+
+def stated_figure(figure: str) -> ResponseReference:
+    """Return the reference of a figure that responses state."""
+    return ResponseReference(
+        lambda queries, responses, answers: [
+            float(getattr(responses[query], figure)) if query in responses else 0.0 for query in queries
+        ]
+    )

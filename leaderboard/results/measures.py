@@ -111,9 +111,9 @@ def check_measures(primary: str, secondary: Sequence[str], *, hidden: bool) -> I
 
 
 def check_text_measures(measures: Sequence[str]) -> Iterator[Problem]:
-    """Yield a problem if any of the measures searches for answers in texts. Call it for datasets that lack either."""
+    """Yield a problem if any of the measures compares texts with answers. Call it for datasets that lack either."""
     names = [canonical_name(name) for name in dict.fromkeys(measures)]
-    text_measures = [name for name in names if name.startswith("Answer@") or name.endswith("kt")]
+    text_measures = [name for name in names if name.startswith(("Answer", "EM", "ECE")) or name.endswith("kt")]
     if text_measures:
         yield problem(
             "missing_answers",

@@ -6,18 +6,21 @@ For datasets that still collect runs, files are validated and stored, and scored
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from django.db import transaction
 
+from evaluation.archives.compression import FileLimits
 from evaluation.core.problems import EndlessPattern, InvalidRun, format_count
-from evaluation.measures.registry import DEFAULT_MEASURES, SPEC_VERSION
+from evaluation.measures.registry import DEFAULT_MEASURES, RESPONSE_MEASURES, SPEC_VERSION
+from evaluation.runs.answer_runs import read_answer_run
 from evaluation.runs.forms import trec_text
 from evaluation.runs.score import ScoredRun, check_run, score_run
 from evaluation.runs.similarity import RunFingerprints
 from evaluation.runs.top_documents import KEPT
-from evaluation.verification.comparing import verify
+from evaluation.verification.comparing import StatedResponses, verify
 from evaluation.verification.references import SlowAnswers
 from leaderboard.core.storage import deletion_lock
 from leaderboard.core.storage.runs import StoredRun, read_text, run_path, store_run
@@ -182,8 +185,12 @@ def verify_scored_run(
         ScoresDiffer: If the scores differ; its message is for operators only.
         EndlessPattern: If a pattern of the answers takes too long.
     """
-    rules = scoring_rules(qrels.version)
-    with trec_text(run_path(sha256) if text is None else text) as (_, stored):
+    rules, run = scoring_rules(qrels.version), run_path(sha256) if text is None else text
+    stated = None
+    if any(measure.family.reads_responses for measure in scored_run.measures):
+        answer_run = read_answer_run(run, FileLimits())
+        stated = StatedResponses(answer_run.responses, BytesIO(answer_run.trec_lines(cited=True)[0]))
+    with trec_text(run) as (_, stored):
         try:
             verify(
                 stored,
@@ -193,6 +200,7 @@ def verify_scored_run(
                 sha256,
                 after_block,
                 answer_texts(qrels),
+                stated,
             )
         except SlowAnswers as error:
             raise EndlessPattern(error.line, "takes too long to be searched") from error
@@ -200,7 +208,8 @@ def verify_scored_run(
 
 def get_stored_measures(dataset: Dataset) -> Sequence[str]:
     """Return the dataset's measures and the default ones; all are stored, and the dataset selects those shown."""
-    return list(dict.fromkeys([*dataset.measures, *DEFAULT_MEASURES, *JUDGED_MEASURES, *upper_bound_measures(dataset)]))
+    measures = [*dataset.measures, *DEFAULT_MEASURES, *JUDGED_MEASURES, *RESPONSE_MEASURES]
+    return list(dict.fromkeys([*measures, *upper_bound_measures(dataset)]))
 
 
 def current_qrels(dataset: Dataset) -> Qrels:

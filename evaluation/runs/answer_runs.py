@@ -1,0 +1,258 @@
+"""Answer runs: JSON Lines with a response per query, from which rankings and citations are read.
+
+Three forms are accepted. Runboard's own is documented in the user guide. TREC RAG's has sentences with citations that
+are positions in `references`, and `topic_id` or `metadata.narrative_id`. BrowseComp-Plus's has `result`,
+`retrieved_docids`, and `tool_call_counts`; its final text states `Exact Answer:` and `Confidence:` on own lines and
+cites documents in brackets.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from evaluation.archives.compression import SIZE, FileLimits, describe_bytes, open_lines
+from evaluation.core.problems import InvalidContent, LineProblems, ProblemCode
+from evaluation.judgements.responses import Response
+from evaluation.runs.header import BYTE_ORDER_MARK
+from evaluation.runs.json_runs import QUERY, find_key, parse_hit, parse_json
+
+MAX_ANSWER_CHARACTERS = 100_000
+MAX_CITATIONS = 1_000
+#: Keys of a ranking beside an answer; the last is BrowseComp-Plus's.
+_RANKINGS = ("ranking", "hits", "retrieved_docids")
+_QUERY_IDS = (*QUERY, "narrativeid", "id")
+_FIGURES = [each.name for each in fields(Response) if each.default is None]
+_FORM = re.compile(rb'"answer"\s*:\s*["\[n]|"retrieved_docids"\s*:.*"result"\s*:|"result"\s*:.*"retrieved_docids"\s*:')
+_EXACT_ANSWER = re.compile(r"^[\s*]*Exact Answer[\s*]*:[\s*]*(.*?)[\s*]*$", re.IGNORECASE | re.MULTILINE)
+_CONFIDENCE = re.compile(r"^[\s*]*Confidence[\s*]*:[\s*]*(\d{1,3}(?:\.\d+)?)\s*%", re.IGNORECASE | re.MULTILINE)
+_BRACKETS = re.compile(r"[\[【]([^\[\]【】]{1,400})[\]】]")
+_EXAMPLE = '{"query_id": "q1", "answer": "Paris", "citations": ["d7", "d2"]}'
+
+_FileProblem = partial(ProblemCode, about="file")
+NOT_A_RESPONSE = _FileProblem(
+    "not_a_response", "A line of an answer run that is not a JSON object with a query id and an answer.",
+    "Write one object per line, with each key once.", '{"query_id": "q1"}',
+    message="{lines} not a JSON object with a query id and an answer",
+    hint=f"Write lines such as {_EXAMPLE}, with each key once.",
+)  # fmt: skip
+REPEATED_RESPONSE = _FileProblem(
+    "repeated_response", "A query that an earlier line of the answer run has answered.", "Write one line per query.",
+    message="{lines} with the query of an earlier line",
+)  # fmt: skip
+LONG_ANSWER = _FileProblem(
+    "long_answer", f"An answer of more than {MAX_ANSWER_CHARACTERS:,} characters.", "Shorten the answer.",
+    message=f"{{lines}} with an answer of more than {MAX_ANSWER_CHARACTERS:,} characters",
+)  # fmt: skip
+CITATIONS = _FileProblem(
+    "citations", f"Citations that are not a list of at most {MAX_CITATIONS:,} document ids.",
+    "Write `citations` as a list of document ids, or of positions in `references`.",
+    message=f"{{lines}} with citations that are not a list of at most {MAX_CITATIONS:,} document ids, or of positions "
+    "in `references`",
+)  # fmt: skip
+RESPONSE_RANKING = _FileProblem(
+    "response_ranking", "A ranking that is not a list of different documents, best first.",
+    "Write `ranking` as a list of document ids, or of objects with `docid` and `score`, each document once.",
+    message="{lines} with a ranking that is not a list of different document ids, or of documents with scores",
+)  # fmt: skip
+FIGURE = _FileProblem(
+    "figure", "A stated figure that is not a number in range.",
+    "Write `confidence` as a number from 0 to 1, and other figures as numbers from 0.", '"confidence": 85',
+    message="{lines} with a figure out of range",
+    hint="Write `confidence` as a number from 0 to 1, and `search_calls`, `tokens`, `seconds`, and `cost` as numbers "
+    "from 0.",
+)  # fmt: skip
+_TEXTS = {
+    str(code): (code.message, code.hint)
+    for code in (NOT_A_RESPONSE, REPEATED_RESPONSE, LONG_ANSWER, CITATIONS, RESPONSE_RANKING, FIGURE)
+}
+
+
+@dataclass
+class AnswerRun:
+    """Responses by query id, with the number of each query's line, and rankings of scored documents where given."""
+
+    responses: dict[str, Response] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
+    rankings: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    tag: str = "answers"
+
+    @property
+    def has_rankings(self) -> bool:
+        return bool(self.rankings)
+
+    def trec_lines(self, *, cited: bool = False) -> tuple[bytes, list[int]]:
+        """Return TREC lines of the rankings, or of the citations if `cited`, and the line of the run for each of them.
+
+        In a run without rankings, the citations are the ranking.
+        """
+        text, numbers = bytearray(), list[int]()
+        for query, response in self.responses.items():
+            ranking = self.rankings.get(query, {})
+            if cited or not self.has_rankings:
+                ranking = {document: float(-place) for place, document in enumerate(response.citations)}
+            for place, (document, score) in enumerate(ranking.items(), 1):
+                text += f"{query} Q0 {document} {place} {score!r} {self.tag}\n".encode()
+                numbers.append(self.lines[query])
+        return bytes(text), numbers
+
+
+def is_answer_run(first_line: bytes) -> bool:
+    """Return whether a file that begins with this line is an answer run."""
+    return first_line.startswith(b"{") and _FORM.search(first_line) is not None
+
+
+def read_answer_run(source: Path | str | bytes, limits: FileLimits) -> AnswerRun:
+    """Read an answer run, plain or compressed. Raises InvalidContent with every problem of its lines."""
+    run, problems, size = AnswerRun(), LineProblems(), 0
+    for number, line in enumerate(open_lines(source, limits, limits.max_json_bytes), 1):
+        line, size = line.removeprefix(BYTE_ORDER_MARK), size + len(line)
+        if size > limits.max_query_bytes:
+            message = f"the answer run is over {describe_bytes(limits.max_query_bytes)} expanded"
+            raise SIZE.refusal(message, "Leave out rankings, or shorten the answers.")
+        if line.strip():
+            _add_line(run, bytearray(line), number, limits, problems)
+    if problems:
+        raise InvalidContent.build(*problems.report(_TEXTS))
+    return run
+
+
+def _add_line(run: AnswerRun, line: bytearray, number: int, limits: FileLimits, problems: LineProblems) -> None:
+    """Add the response of a line to the run, or note all of its problems."""
+    try:
+        record = parse_json(line, number)
+    except InvalidContent:
+        record = None
+    query, answer = _read_query(record), _read_answer(record)
+    if not _is_id(query, limits) or answer is None:
+        problems.note(NOT_A_RESPONSE, number)
+        return
+    figures = {name: record.get(name) for name in _FIGURES}
+    citations, ranking = _read_citations(record), _read_ranking(record)
+    if "result" in record:
+        text = answer
+        answer, citations, stated = _read_final_text(record, text)
+        figures |= stated
+    if query in run.lines:
+        problems.note(REPEATED_RESPONSE, number)
+    if len(answer) > MAX_ANSWER_CHARACTERS:
+        problems.note(LONG_ANSWER, number)
+    if citations is None or len(citations) > MAX_CITATIONS or not all(_is_id(each, limits) for each in citations):
+        problems.note(CITATIONS, number)
+    if ranking is None or not all(_is_id(each, limits) for each in ranking):
+        problems.note(RESPONSE_RANKING, number)
+    highest = dict.fromkeys(_FIGURES, 1e12) | {"confidence": 1.0}
+    for name, value in figures.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not (is_number and 0 <= value <= highest[name]):
+            problems.note(FIGURE, number)
+            return
+    if not problems:
+        run.responses[query] = Response(answer, tuple(dict.fromkeys(citations or ())), **figures)
+        if ranking:
+            run.rankings[query] = ranking
+        tag = record.get("run_id") or _metadata(record).get("run_id")
+        if isinstance(tag, str) and _is_id(tag, limits):
+            run.tag = tag
+    run.lines[query] = number
+
+
+def _is_id(name: Any, limits: FileLimits) -> bool:
+    is_name = isinstance(name, str) and name.split() == [name]
+    return is_name and len(name.encode("utf-8", "surrogatepass")) <= limits.max_id_bytes
+
+
+def _as_id(value: Any) -> Any:
+    """Return a whole number as text, and other values unchanged."""
+    return str(value) if type(value) is int else value
+
+
+def _metadata(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = record.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _read_query(record: Any) -> Any:
+    """Return the query id of a record, or None."""
+    if not isinstance(record, dict):
+        return None
+    for place in (record, _metadata(record)):
+        key = find_key(place, _QUERY_IDS)
+        if key is not None and isinstance(place[key], str | int):
+            return _as_id(place[key])
+    return None
+
+
+def _read_answer(record: Any) -> str | None:
+    """Return the text of an answer, empty for null or a response that was not completed; None without an answer."""
+    if not isinstance(record, dict):
+        return None
+    if "result" in record and "answer" not in record:
+        if record.get("status", "completed") != "completed":
+            return ""
+        outputs = record["result"] if isinstance(record["result"], list) else []
+        texts = [each.get("output") for each in outputs if isinstance(each, dict) and each.get("type") == "output_text"]
+        return texts[-1] if texts and isinstance(texts[-1], str) else None
+    answer = record.get("answer", ...)
+    if isinstance(answer, list):
+        sentences = [each.get("text") if isinstance(each, dict) else None for each in answer]
+        return " ".join(map(str, sentences)) if all(isinstance(each, str) for each in sentences) else None
+    return "" if answer is None else answer if isinstance(answer, str) else None
+
+
+def _read_citations(record: Mapping[str, Any]) -> list[Any] | None:
+    """Return the cited ids in order, or None if they are not lists of ids or of positions in the references."""
+    references = record.get("references", [])
+    lists = [record.get("citations") or []]
+    if isinstance(record.get("answer"), list):
+        lists = [sentence.get("citations") or [] for sentence in record["answer"]]
+    if not isinstance(references, list) or not all(isinstance(each, list) for each in lists):
+        return None
+    citations = []
+    for citation in (each for cited in lists for each in cited):
+        if type(citation) is int and references:
+            if not 0 <= citation < len(references):
+                return None
+            citation = references[citation]
+        citations.append(_as_id(citation))
+    return citations
+
+
+def _read_ranking(record: Mapping[str, Any]) -> dict[str, float] | None:
+    """Return scores by document, best first, from a list of ids or of hits; None if it is neither, or repeats one."""
+    key = next((name for name in _RANKINGS if record.get(name) is not None), "")
+    hits = record.get(key, [])
+    if not isinstance(hits, list):
+        return None
+    ranking: dict[str, float] = {}
+    for place, hit in enumerate(hits):
+        document, score, _ = (hit, None, None) if isinstance(hit, int) else parse_hit(hit)
+        document, score = _as_id(document), float(-place) if score is None else score
+        is_number = isinstance(score, int | float) and not isinstance(score, bool) and abs(score) < 3e38
+        if not isinstance(document, str) or not is_number or (document in ranking and key != "retrieved_docids"):
+            return None
+        ranking.setdefault(document, float(score))
+    return dict(sorted(ranking.items(), key=lambda item: -item[1]))
+
+
+def _read_final_text(record: Mapping[str, Any], text: str) -> tuple[str, list[str], dict[str, Any]]:
+    """Return answer, citations, and figures of a final text in the form of BrowseComp-Plus.
+
+    Brackets cite only documents that the system retrieved, because texts contain other brackets.
+    """
+    counts = record.get("tool_call_counts")
+    calls = [count for count in counts.values() if type(count) is int] if isinstance(counts, dict) else None
+    retrieved = {str(each) for each in record.get("retrieved_docids") or ()}
+    citations = list(_cited_in_brackets(text, retrieved))
+    exact, confidence = _EXACT_ANSWER.search(text), _CONFIDENCE.search(text)
+    figures: dict[str, Any] = {"search_calls": None if calls is None else sum(calls)}
+    if confidence:
+        figures["confidence"] = float(confidence[1]) / 100
+    return exact[1] if exact else text, citations, figures
+
+
+def _cited_in_brackets(text: str, retrieved: set[str]) -> Iterator[str]:
+    for match in _BRACKETS.finditer(text):
+        yield from (name for name in re.split(r"[,;\s]+", match[1]) if name in retrieved)

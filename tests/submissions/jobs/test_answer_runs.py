@@ -1,0 +1,155 @@
+"""Answer runs from upload to board, on datasets with open and with hidden answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from leaderboard.models import Entry
+from submissions.models import Flag
+from tests.submissions.answer_collections import ANSWERS, SLUG, answer_run, import_capitals
+from tests.submissions.clients import Api
+from tests.submissions.workers import work
+
+pytestmark = pytest.mark.django_db
+
+
+def submit(api: Api, run: bytes, **fields: Any) -> dict[str, Any]:
+    """Submit a run through the API, and return its submission after the worker has scored it."""
+    identifier = api.submit(run, dataset=SLUG, **fields).body["id"]
+    work()
+    body: dict[str, Any] = api.get(f"submissions/{identifier}/").body
+    return body
+
+
+def test_an_answer_run_is_scored_by_its_answers_and_citations(tmp_path: Path, api: Api, client: Client) -> None:
+    import_capitals(tmp_path)
+    run = answer_run(
+        {
+            "q0": {"answer": "the Paris."},
+            "q1": {"answer": "It is Berlin", "citations": ["d1", "d9"]},
+            "q5": {"answer": "?"},
+        },
+        search_calls=3, seconds=1.5, cost=0.02, confidence=0.9,
+    )  # fmt: skip
+    assert submit(api, run)["state"] == "done"
+    entry = Entry.objects.get(is_baseline=False)
+    assert entry.evaluation is not None
+    means = entry.evaluation.means
+    assert entry.scores["EM"] == pytest.approx(4 / 6)
+    assert means["AnswerF1"] == pytest.approx((4 + 2 / 4) / 6)
+    assert means["AnswerIn"] == pytest.approx(5 / 6)
+    assert entry.scores["CiteP"] == pytest.approx((5 + 0.5) / 6)
+    assert entry.scores["CiteR"] == pytest.approx(0.5)
+    assert means["ECE"] == pytest.approx(abs(5 / 6 - 0.9))
+    assert (means["SearchCalls"], means["Cost"]) == (3, pytest.approx(0.02))
+    assert means["nDCG@10"] > 0.7
+    page = client.get(f"/datasets/{SLUG}/").content.decode()
+    assert "EM" in page
+    rows = client.get(f"/datasets/{SLUG}/board.json").json()["rows"]
+    assert [row["rank"] for row in rows if row["values"].get("EM") is not None] == [1]
+
+
+def test_a_ranking_beside_the_answers_is_scored_as_a_run(tmp_path: Path, api: Api) -> None:
+    import_capitals(tmp_path)
+    ranking = [{"docid": "d20", "score": 2.0}, {"docid": "d21", "score": 1.0}]
+    assert submit(api, answer_run(ranking=ranking))["state"] == "done"
+    entry = Entry.objects.get(is_baseline=False)
+    assert entry.evaluation is not None
+    assert entry.evaluation.means["nDCG@10"] == 0
+    assert entry.scores["CiteP"] == 1
+
+
+def test_closed_book_answers_need_no_citations(tmp_path: Path, api: Api) -> None:
+    import_capitals(tmp_path)
+    body = submit(api, answer_run(citations=[]))
+    assert body["state"] == "done"
+    entry = Entry.objects.get(is_baseline=False)
+    assert (entry.scores["EM"], entry.scores["CiteP"]) == (1, 0)
+    assert entry.evaluation is not None
+    assert entry.evaluation.missing_queries == 0
+
+
+def test_a_ranking_is_accepted_without_a_rank(tmp_path: Path, api: Api, client: Client) -> None:
+    import_capitals(tmp_path)
+    run = "".join(f"{query} Q0 d{query[1:]} 1 1.0 mine\n" for query in ANSWERS)
+    problem = api.check(run, dataset=SLUG).problem("not_an_answer_run")
+    assert problem["severity"] == "warning"
+    assert submit(api, run.encode())["state"] == "done"
+    rows = client.get(f"/datasets/{SLUG}/board.json").json()["rows"]
+    assert [row["rank"] for row in rows] == [None, None]
+
+
+def test_all_problems_of_an_answer_run_are_told_with_their_lines(tmp_path: Path, api: Api) -> None:
+    import_capitals(tmp_path)
+    lines = [
+        {"query_id": "q0", "answer": "Paris"},
+        {"query_id": "q0", "answer": "Paris"},
+        {"query_id": "q1", "answer": 7},
+        {"query_id": "q2", "answer": "Rome", "confidence": 85},
+        {"query_id": "q3", "answer": "x", "citations": "d1"},
+        {"query_id": "q4", "answer": [{"text": "Oslo", "citations": [3]}], "references": ["d1"]},
+        {"query_id": "q5", "answer": "x", "ranking": ["d1", "d1"]},
+    ]
+    run = "".join(json.dumps(line) + "\n" for line in lines) + "{not json}\n"
+    problems = {problem["code"]: problem["lines"] for problem in api.check(run, dataset=SLUG).body["problems"]}
+    assert problems == {
+        "repeated_response": [2],
+        "not_a_response": [3, 8],
+        "figure": [4],
+        "citations": [5, 6],
+        "response_ranking": [7],
+    }
+
+
+def test_unknown_citations_and_queries_name_the_lines_of_the_responses(tmp_path: Path, api: Api) -> None:
+    import_capitals(tmp_path)
+    run = answer_run({"q4": {"citations": ["absent"], "query_id": "q4"}}) + b'{"query_id": "zz", "answer": "x"}\n'
+    answer = api.check(run.decode(), dataset=SLUG)
+    assert answer.problem("unknown_documents")["lines"] == [5]
+    assert answer.problem("unknown_queries")["lines"] == [7]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"topic_id": "q0", "run_id": "r", "references": ["d0"], "answer": [{"text": "Paris", "citations": [0]}]},
+        {"metadata": {"narrative_id": "q0"}, "references": ["d0"], "answer": [{"text": "Paris", "citations": [0]}]},
+        {
+            "query_id": "q0", "status": "completed", "tool_call_counts": {"search": 2},
+            "retrieved_docids": ["d0", "d1"],
+            "result": [{"type": "output_text", "output": "See [d0].\nExact Answer: Paris\nConfidence: 90%"}],
+        },
+    ],
+    ids=["TREC RAG 2024", "TREC RAG 2025", "BrowseComp-Plus"],
+)  # fmt: skip
+def test_forms_of_tracks_are_accepted(record: dict[str, Any], tmp_path: Path, api: Api) -> None:
+    import_capitals(tmp_path)
+    assert submit(api, (json.dumps(record) + "\n").encode())["state"] == "done"
+    entry = Entry.objects.get(is_baseline=False)
+    assert entry.scores["EM"] == pytest.approx(1 / 6)
+    assert entry.scores["CiteP"] == pytest.approx(1 / 6)
+
+
+def test_hidden_answers_are_scored_and_shown_nowhere(tmp_path: Path, api: Api, client: Client) -> None:
+    import_capitals(tmp_path, hidden=True, primary="EM", measures=("CiteP",))
+    body = submit(api, answer_run(citations=["d0"]))
+    assert body["state"] == "done"
+    entry = Entry.objects.get(is_baseline=False)
+    assert entry.scores["EM"] == 1
+    assert not Flag.objects.filter(kind__in=[Flag.Kind.FEW_QUERIES, Flag.Kind.FEW_DOCUMENTS]).exists()
+    for address in (f"/datasets/{SLUG}/", f"/submissions/{body['id']}/", f"/datasets/{SLUG}/board.json"):
+        page = client.get(address).content.decode()
+        assert not any(f">{answer}<" in page or f'"{answer}"' in page for answer in ("Paris", "Oslo", "Lima"))
+
+
+def test_probes_of_hidden_answers_are_flagged(tmp_path: Path, api: Api) -> None:
+    """Two closed-book runs differ in one answer."""
+    import_capitals(tmp_path, hidden=True, primary="EM", measures=("CiteP",))
+    submit(api, answer_run(citations=[]), system="First")
+    submit(api, answer_run({"q3": {"answer": "Mumbai"}}, citations=[]), system="Second")
+    assert Flag.objects.filter(kind=Flag.Kind.NEARLY_THE_SAME).exists()
