@@ -256,3 +256,14 @@ def _read_final_text(record: Mapping[str, Any], text: str) -> tuple[str, list[st
 def _cited_in_brackets(text: str, retrieved: set[str]) -> Iterator[str]:
     for match in _BRACKETS.finditer(text):
         yield from (name for name in re.split(r"[,;\s]+", match[1]) if name in retrieved)
+
+
+def find_response(source: Path, query_id: str) -> Response | None:
+    """Return the response to one query in an accepted answer run, or None."""
+    run, limits, name = AnswerRun(), FileLimits(), query_id.encode()
+    for number, line in enumerate(open_lines(source, limits, limits.max_json_bytes), 1):
+        if name in line or b"\\u" in line:  # Escaped ids have other bytes.
+            _add_line(run, bytearray(line.removeprefix(BYTE_ORDER_MARK)), number, limits, LineProblems())
+        if query_id in run.responses:
+            return run.responses[query_id]
+    return None

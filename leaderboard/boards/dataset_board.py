@@ -50,6 +50,7 @@ from leaderboard.results.board_rows.entry_rows import (
     CLOSED_NOTE,
     PRIVATE,
     QUARANTINED,
+    REFERENCE,
     REPORTED,
     SCORED,
     STALE,
@@ -183,6 +184,10 @@ _NOTES_ON_KINDS = {
     PRIVATE: _(
         "Private: only your team sees these rows. They are not ranked, do not change other rows, and are in no "
         "export, figure, or feed."
+    ),
+    REFERENCE: _(
+        "Reference: answers without retrieval (closed book) or from the relevant documents (gold evidence); not "
+        "ranked. They show the range in which other systems are expected."
     ),
     STALE: _("Stale: scored with earlier judgments or an earlier version; not ranked or compared until rescored."),
     QUARANTINED: _("Quarantined: removed from the ranking by a curator for the reason given; scores are not shown."),
@@ -429,18 +434,17 @@ def _entry_lines(
         if entry.is_baseline and entry.visibility == "public"
     }
     for entry in entries:
-        group, provenance = entry.comparison_group, entry.provenance
-        kind = ranking_group(provenance, group, current_group, closed_api=bool(entry.closed_api))
+        kind = ranking_group(entry, current_group)
         if entry.visibility == QUARANTINED:
             kind = QUARANTINED
         elif entry.visibility == "private" and kind != STALE:
             kind = PRIVATE
-        certainty = tests.measure_certainty if kind in (SCORED, CLOSED) else None
+        certainty = tests.measure_certainty if kind in (SCORED, CLOSED, REFERENCE) else None
         yield EntryLine(
             entry,
             kind,
-            3 if provenance == REPORTED or facts.hidden else 4,
-            baselines.get(group),
+            3 if entry.provenance == REPORTED or facts.hidden else 4,
+            baselines.get(entry.comparison_group),
             None if certainty is None else certainty.entries.get(entry.pk),
             known_gaps.get(entry.pk) if known_gaps is not None else None,
         )

@@ -433,6 +433,8 @@ STATES = {
     "challenged": gettext_lazy("challenged"),
     "late": gettext_lazy("late"),
     "manual": gettext_lazy("manual"),
+    "closed-book": gettext_lazy("closed book"),
+    "gold-evidence": gettext_lazy("gold evidence"),
     "private": gettext_lazy("private"),
     "withdrawn": gettext_lazy("withdrawn"),
     "quarantined": gettext_lazy("quarantined"),

@@ -24,7 +24,7 @@ from leaderboard.boards.model import DELTA, EFFICIENCY, SEPARATED, Board, Datase
 from leaderboard.boards.wording import p_text, p_values_text, pairs_text, shorten, significance_word
 from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import MINUS, format_quantity, format_value, signed, signed_percent
-from leaderboard.results.board_rows.entry_rows import REPORTED, SCORED
+from leaderboard.results.board_rows.entry_rows import REFERENCE, REPORTED, SCORED
 from leaderboard.results.significance.statements import Statement
 from leaderboard.systems.baselines import BM25, BM25_SETTINGS
 
@@ -46,6 +46,13 @@ _REPORTED_LATENCIES = {
     "latency-gpu": gettext_lazy("%(time)s ms (GPU)"),
     "latency-cpu": gettext_lazy("%(time)s ms (CPU)"),
 }
+#: Texts of figures that answer runs state, by column.
+_STATED_FIGURES = {
+    "SearchCalls": gettext_lazy("%(value)s searches per query"),
+    "Cost": gettext_lazy("%(value)s USD per query, as stated"),
+}
+#: Names of references by type of run.
+_REFERENCES = {"closed": gettext_lazy("closed book"), "gold": gettext_lazy("gold evidence")}
 
 
 def summarize_dataset(board: Board, facts: DatasetFacts, *, is_filtered: bool) -> Summary | None:
@@ -138,6 +145,13 @@ class _Leader:
             )
         if judgments and not is_reported:
             parts.append(Part(_("Judgments"), judgments))
+        references = [
+            f"{_REFERENCES[row.entry.run_type]} {format_value(value, 3)}"
+            for row in board.rows
+            if row.ranked_in == REFERENCE and (value := _number(row, self.key)) is not None
+        ]
+        if references:
+            parts.append(Part(_("References"), ", ".join(references)))
         reported = self._better_reported()
         label = _("Best reported") if is_reported else _("Best") if reported is None else _("Best scored")
         if is_filtered and total > 1:
@@ -379,6 +393,9 @@ class _Leader:
         if cost_text and (size := _number(best, "index-bytes")):
             cost_text = _("%(cost)s, %(size)s MB index") % {"cost": cost_text, "size": format_quantity(size, 3)}
         price = _number(best, "cost")
+        for key, stated in _STATED_FIGURES.items():
+            if (value := _number(best, key)) is not None:
+                cost_text = ", ".join(filter(None, [cost_text, str(stated) % {"value": f"{value:.3g}"}]))
         if price is not None:
             text = _("%(price)s USD per 1,000 queries, self-reported") % {"price": format_quantity(price, 3)}
             cost_text = f"{cost_text}; {text}" if cost_text else text

@@ -39,7 +39,11 @@ COST_AXES = {
     "cost": ("cost-per-million", "Cost"),
     "flops": ("flops-per-query", "Operations per query"),
     "document-flops": ("flops-per-document", "Operations per document"),
+    "searches": ("SearchCalls", "Search calls per query"),
+    "price": ("Cost", "US dollars per query"),
 }
+#: Axes of figures that answer runs state.
+STATED_AXES = ("searches", "price")
 
 #: Unit of times on the axis of latency, for which the title states a finding.
 TIMED = "Latency (ms)"
@@ -98,7 +102,8 @@ def has_costs(board: Board) -> bool:
 
     A benchmark's board lacks some of the costs that publications report.
     """
-    keys = [column.key for column in board.columns if column.group.startswith(EFFICIENCY) or column.key == SIZE.key]
+    other_keys = {SIZE.key, *(COST_AXES[axis][0] for axis in STATED_AXES)}
+    keys = [column.key for column in board.columns if column.group.startswith(EFFICIENCY) or column.key in other_keys]
     rows = drawing.comparable_rows(board)
     counts = (len(drawing.majority_kind([row for row in rows if row.value(key)])[0]) for key in keys)
     return bool(board.views) or max(counts, default=0) >= drawing.MIN_SYSTEMS
@@ -290,6 +295,8 @@ def _costs(scored_rows: _ScoredRows, axis: str) -> CostAxis:
     if axis == "parameters":
         return _model_sizes(scored_rows.rows)
     key, title = COST_AXES[axis]
+    if axis in STATED_AXES:
+        return CostAxis(_measured_costs(scored_rows, key)[1], title, "As stated in the runs.")
     reported_costs = _reported_costs(scored_rows, axis, title)
     if scored_rows.request.choice("device"):
         return reported_costs

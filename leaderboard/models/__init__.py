@@ -20,7 +20,16 @@ from leaderboard.models.datasets import (
 from leaderboard.models.efficiency import HardwareClass, Measurement, Price
 from leaderboard.models.history import BenchmarkCertainty, BenchmarkVersion, BoardChange, Certainty, EntryVersion
 from leaderboard.models.profiles import CollectionProfile, Overlap, RunProfile
-from leaderboard.models.results import Entry, EntryQuerySet, Evaluation, EvaluationPart, Run, RunType, Seed
+from leaderboard.models.results import (
+    REFERENCE_TYPES,
+    Entry,
+    EntryQuerySet,
+    Evaluation,
+    EvaluationPart,
+    Run,
+    RunType,
+    Seed,
+)
 from leaderboard.models.rounds import Round, RoundQuerySet, RoundSummary
 from leaderboard.models.systems import (
     DECLARED_NUMBERS,

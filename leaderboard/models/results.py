@@ -16,10 +16,19 @@ from leaderboard.models.datasets import Dataset
 
 
 class RunType(models.TextChoices):
-    """Types of runs by human involvement in queries or ranking, as in TREC."""
+    """Types of runs: by human involvement in queries or ranking, as in TREC, and references for answers.
+
+    Reference runs mark the range in which systems that retrieve and answer are expected.
+    """
 
     AUTOMATIC = "automatic", "automatic"
     MANUAL = "manual", "manual"
+    CLOSED_BOOK = "closed", "closed book (reference)"
+    GOLD_EVIDENCE = "gold", "gold evidence (reference)"
+
+
+#: Types of runs that boards show without a rank.
+REFERENCE_TYPES = (RunType.CLOSED_BOOK, RunType.GOLD_EVIDENCE)
 
 
 class Run(models.Model):

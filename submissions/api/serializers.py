@@ -347,7 +347,10 @@ class SubmissionSerializer(Answer):
         "Slug of the round; null for submissions outside of rounds.", "submission.round.slug", allow_null=True
     )
     late = flag_field("Whether the submission arrived after its round had closed.", "submission.late")
-    run_type = text_field("`automatic` or `manual`; empty if not specified.", "submission.run_type")
+    run_type = text_field(
+        "`automatic`, `manual`, `closed` (closed book), or `gold` (gold evidence); empty if not specified.",
+        "submission.run_type",
+    )
     priority = integer_field("Priority among the team's runs; null for submissions outside of rounds.", allow_null=True)
     state = text_field(source="state.value")
     meaning = text_field()

@@ -213,7 +213,9 @@ class SubmissionRequest(_FilesRequest):
         help_text="Date, at most nine months ahead, until which a new system's team, authors, and links are hidden.",
     )
     run_type = serializers.ChoiceField(
-        choices=["automatic", "manual"], required=False, help_text="Required in a round."
+        choices=["automatic", "manual", "closed", "gold"],
+        required=False,
+        help_text="Required in a round. `closed` (closed book) and `gold` (gold evidence) are not ranked.",
     )
     tag = text_field(
         "Run tag: 1 to 24 letters, digits, dots, hyphens, and underscores; unique among the team's runs in a "

@@ -159,6 +159,8 @@ class SubmissionForm(forms.Form):
             ("", _("Not specified")),
             ("automatic", _("Automatic: no human intervention in queries or ranking")),
             ("manual", _("Manual: human intervention in queries or ranking")),
+            ("closed", _("Closed book: answers without retrieval; a reference without a rank")),
+            ("gold", _("Gold evidence: answers from the relevant documents; a reference without a rank")),
         ],
     )
     tag = NameField(

@@ -15,8 +15,8 @@ from leaderboard.boards.model import BenchmarkFacts, Member
 from leaderboard.boards.state import BoardState
 from leaderboard.core.measures import better
 from leaderboard.core.text.baselines import baseline_label
-from leaderboard.models import Entry
-from leaderboard.results.board_rows.entry_rows import CLOSED, REPORTED, SCORED, EntryRow
+from leaderboard.models import REFERENCE_TYPES, Entry
+from leaderboard.results.board_rows.entry_rows import CLOSED, REFERENCE, REPORTED, SCORED, EntryRow
 from leaderboard.results.board_rows.measurements import (
     MeasuredEntry,
     add_baseline_measurement,
@@ -268,7 +268,11 @@ def available_measures(facts: BenchmarkFacts, rows: Mapping[int, BoardRows]) -> 
 
 def line_kinds(lines: Sequence[SystemLine]) -> list[str]:
     """Return the kind that each line is ranked in."""
-    return [CLOSED if line.ranked_in == SCORED and line.entry.closed_api else line.ranked_in for line in lines]
+    kinds = []
+    for line in lines:
+        kind = REFERENCE if line.entry.run_type in REFERENCE_TYPES else CLOSED if line.entry.closed_api else SCORED
+        kinds.append(kind if line.ranked_in == SCORED else line.ranked_in)
+    return kinds
 
 
 def find_baselines(facts: BenchmarkFacts, lines: Sequence[SystemLine]) -> dict[int, tuple[str, bool]]:

@@ -25,6 +25,7 @@ from leaderboard.models import Dataset, Entry, EntryQuerySet, System
 from leaderboard.results.agreement import PublishedScore, published_scores
 from leaderboard.results.board_rows.entry_rows import (
     CLOSED,
+    REFERENCE,
     REPORTED,
     SCORED,
     STALE,
@@ -216,9 +217,7 @@ class RankedBoard:
 
     def kind(self, entry: EntryRow) -> str:
         """Return the kind of results among which an entry is ranked."""
-        return ranking_group(
-            entry.provenance, entry.comparison_group, self.current_group, closed_api=bool(entry.closed_api)
-        )
+        return ranking_group(entry, self.current_group)
 
     def published(self, measure: str, own_rows: Sequence[EntryRow] = ()) -> dict[int, PublishedScore]:
         """Return the published scores of current results by entry id, including private `own_rows` of a team."""
@@ -324,7 +323,7 @@ def system_badge(system_slug: str, dataset_slug: str, measure: str) -> Badge | N
         quarantined_entries = system.entries.filter(dataset=dataset, visibility=Entry.Visibility.QUARANTINED)
         return Badge(label, "quarantined" if quarantined_entries.exists() else "no result", "grey")
     # Current judgments come first, then reported results, then stale ones.
-    kinds = (STALE, REPORTED, CLOSED, SCORED)
+    kinds = (STALE, REFERENCE, REPORTED, CLOSED, SCORED)
     best_entry = max(system_entries, key=lambda entry: (kinds.index(board.kind(entry)), sign * entry.scores[measure]))
     value, standing = best_entry.scores[measure], board.standing(best_entry, measure)
     if standing.rank is None:

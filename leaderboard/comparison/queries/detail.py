@@ -12,6 +12,7 @@ from evaluation.collections.excerpts import Excerpt
 from evaluation.runs.top_documents import displayed_documents
 from leaderboard.boards.state import Parameters, build_query, choice, last_value
 from leaderboard.comparison.queries.collection import OpenCollection, query_url
+from leaderboard.comparison.queries.responses import ShownResponse, correct_answers, shown_responses
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import canonical_name
 from leaderboard.core.text import numbers
@@ -77,6 +78,7 @@ class QueryRanking(NamedTuple):
     direction: str
     seeds: int
     documents: list[RankedDocument] | None = None
+    response: ShownResponse | None = None
 
 
 def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> dict[str, Any] | None:
@@ -117,15 +119,22 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
         )
         for name in names
     }
+    responses = shown_responses(selected_entries, query_id)
     rankings = [
-        ranking._replace(documents=None if top_ids is None else [documents[name] for name in top_ids])
-        for ranking, top_ids in zip(_rankings(selected_entries, measure, row), documents_by_entry.values(), strict=True)
+        ranking._replace(
+            documents=None if top_ids is None else [documents[name] for name in top_ids], response=responses.get(entry)
+        )
+        for ranking, (entry, top_ids) in zip(
+            _rankings(selected_entries, measure, row), documents_by_entry.items(), strict=True
+        )
     ]
     previous_id, next_id = collection.neighbours(row)
     return {
         "id": query_id,
         "text": collection.text(query_id),
         "measure": measure,
+        "correct_answers": correct_answers(dataset.current_version, query_id),
+        "has_responses": bool(responses),
         "rankings": rankings,  # One row per rank, padded if a ranking is shorter.
         "rows": list(zip_longest(*(ranking.documents or () for ranking in rankings))),
         "judged": [documents[name] for name in shown_judged],

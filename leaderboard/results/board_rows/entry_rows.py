@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from django.db import connection
 
-from leaderboard.models import Architecture, Entry, short_citation
+from leaderboard.models import REFERENCE_TYPES, Architecture, Entry, short_citation
 from leaderboard.results.mteb import is_self_reported
 from leaderboard.results.values import published_value
 
@@ -114,6 +114,11 @@ class EntryRow(NamedTuple):
         return self._replace(scores=scores, deviations=deviations)
 
     @property
+    def is_compared(self) -> bool:
+        """Whether the entry can be the best: neither a closed API's nor a reference."""
+        return not self.closed_api and self.run_type not in REFERENCE_TYPES
+
+    @property
     def is_public(self) -> bool:
         return self.visibility == Entry.Visibility.PUBLIC
 
@@ -206,10 +211,12 @@ STALE = "stale"
 PRIVATE = "private"
 #: Results that a curator removed from the ranking: listed last, with the reason and without scores.
 QUARANTINED = "quarantined"
+#: References for answers, such as closed-book runs.
+REFERENCE = "reference"
 #: Results on a past board that were removed later without a public reason; they have no mark.
 GONE = "gone"
 #: Groups without ranks, which do not affect the ranks of others or the best values.
-UNRANKED = frozenset({STALE, PRIVATE, QUARANTINED})
+UNRANKED = frozenset({STALE, PRIVATE, QUARANTINED, REFERENCE})
 CLOSED_NOTE = "c: closed APIs, which cannot be reproduced; ranked separately."
 
 
@@ -225,16 +232,18 @@ def present_group(version_id: int | None, qrels_id: int | None, entry_groups: It
     return candidates[-1] if candidates else ""
 
 
-def ranking_group(provenance: str, group: str, current_group: str, *, closed_api: bool = False) -> str:
-    """Return the group in which a row is ranked: REPORTED, SCORED, or CLOSED. STALE rows are not ranked.
+def ranking_group(entry: EntryRow, current_group: str) -> str:
+    """Return the group in which a row is ranked: REPORTED, SCORED, or CLOSED. STALE and REFERENCE are not ranked.
 
     A result that was not reported is STALE if its comparison group is not the current one.
     """
-    if provenance == Entry.Provenance.REPORTED:
+    if entry.provenance == REPORTED:
         return REPORTED
-    if group != current_group:
+    if entry.comparison_group != current_group:
         return STALE
-    return CLOSED if closed_api else SCORED
+    if entry.run_type in REFERENCE_TYPES:
+        return REFERENCE
+    return CLOSED if entry.closed_api else SCORED
 
 
 def rank_values(values: Iterable[float], *, lower_is_better: bool = False) -> dict[float, int]:

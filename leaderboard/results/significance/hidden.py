@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from evaluation.statistics.gap import STEP, extend_to_all_pairs, least_difference
 from evaluation.statistics.ladder import PUBLIC_STEP
 from leaderboard.core.measures import better
-from leaderboard.models import Dataset, Entry, Protection, Qrels
+from leaderboard.models import REFERENCE_TYPES, Dataset, Entry, Protection, Qrels
 from leaderboard.results import protection
 from leaderboard.results.board_rows.entry_rows import EntryRow, present_group
 from leaderboard.results.records import per_query_values
@@ -76,7 +76,7 @@ def published_comparisons(datasets: Collection[int]) -> dict[int, PublishedCompa
 def _compare_results(dataset: Dataset, difference: float, entries: Sequence[Entry]) -> PublishedComparison:
     """Compare the disclosed results on the current qrels with the baseline, and the ranked public ones with the best.
 
-    `difference` is the least significant difference. Systems of closed APIs are not ranked.
+    `difference` is the least significant difference. Systems of closed APIs and references are not ranked.
     """
     shown_entries = [entry for entry in entries if entry.visibility == _PUBLIC]
     groups = [(entry.comparison_group, entry.is_baseline) for entry in shown_entries]
@@ -87,7 +87,9 @@ def _compare_results(dataset: Dataset, difference: float, entries: Sequence[Entr
         for entry in shown_entries
         if entry.is_baseline and dataset.primary_measure in current_scores.get(entry.pk, {})
     ]
-    ranked_ids = [entry.pk for entry in shown_entries if not entry.system.closed_api]
+    ranked_ids = [
+        entry.pk for entry in shown_entries if not entry.system.closed_api and entry.run_type not in REFERENCE_TYPES
+    ]
     competition = protection.get_policy(dataset).competition
     criterion = _Criterion(dataset.primary_measure, difference, competition)
     return _compare_scores(criterion, current_scores, next(iter(baselines), None), ranked_ids)
@@ -107,7 +109,7 @@ def comparison_at(
     difference = _stored_difference(qrels, measure, _PART[competition])
     if difference is None:
         return None
-    ranked_ids = [entry.pk for entry in entries if not entry.closed_api]
+    ranked_ids = [entry.pk for entry in entries if entry.is_compared]
     published_scores = {entry.pk: entry.scores for entry in entries}
     return _compare_scores(_Criterion(measure, difference, competition), published_scores, baseline, ranked_ids)
 

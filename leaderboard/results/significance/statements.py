@@ -31,7 +31,7 @@ from evaluation.statistics.randomisation import TEST
 from leaderboard.core.cache.memory import LONG_LIFETIME
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
-from leaderboard.models import Certainty, Dataset, Entry
+from leaderboard.models import REFERENCE_TYPES, Certainty, Dataset, Entry
 from leaderboard.results.board_rows.entry_rows import REPORTED, EntryRow, present_group
 from leaderboard.results.board_rows.rows import BoardRows, Revision, board_cache, decoded_size
 from leaderboard.results.significance.hidden import (
@@ -437,7 +437,7 @@ class ComparedBoard(NamedTuple):
     entries: Sequence[int]
     baseline: int | None
     measures: Sequence[str]
-    #: Entries of closed APIs, which are ranked separately and never count as the best.
+    #: Entries of closed APIs and references, which never count as the best.
     closed: Sequence[int] = ()
 
     @property
@@ -465,7 +465,7 @@ def compared_boards(datasets: Collection[int]) -> dict[int, ComparedBoard]:
     }
     entries = Entry.objects.filter(dataset__in=list(datasets_by_id), visibility=Entry.Visibility.PUBLIC)
     entries = entries.exclude(provenance=Entry.Provenance.REPORTED).order_by("dataset_id", "published_at", "pk")
-    columns = ("dataset_id", "pk", "comparison_group", "is_baseline", "system__closed_api")
+    columns = ("dataset_id", "pk", "comparison_group", "is_baseline", "run_type", "system__closed_api")
     boards = {}
     for pk, group_of_rows in groupby(entries.values(*columns), itemgetter("dataset_id")):
         dataset, rows = datasets_by_id[pk], list(group_of_rows)
@@ -479,7 +479,7 @@ def compared_boards(datasets: Collection[int]) -> dict[int, ComparedBoard]:
                 [row["pk"] for row in members],
                 next((row["pk"] for row in reversed(members) if row["is_baseline"]), None),
                 list(dataset.measures),
-                [row["pk"] for row in members if row["system__closed_api"]],
+                [row["pk"] for row in members if row["system__closed_api"] or row["run_type"] in REFERENCE_TYPES],
             )
     return boards
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +154,48 @@ def test_probes_of_hidden_answers_are_flagged(tmp_path: Path, api: Api) -> None:
     submit(api, answer_run(citations=[]), system="First")
     submit(api, answer_run({"q3": {"answer": "Mumbai"}}, citations=[]), system="Second")
     assert Flag.objects.filter(kind=Flag.Kind.NEARLY_THE_SAME).exists()
+
+
+def test_references_are_shown_without_a_rank_and_the_verdict_names_them(
+    tmp_path: Path, api: Api, client: Client
+) -> None:
+    import_capitals(tmp_path, measures=("CiteP", "SearchCalls", "Cost"))
+    wrong = {"q4": {"answer": "?"}, "q5": {"answer": "?"}}
+    submit(api, answer_run(wrong, search_calls=4, cost=0.5), system="Agent")
+    submit(api, answer_run(citations=[]), system="Gold", run_type="gold")
+    submit(api, answer_run({**wrong, "q3": {"answer": "?"}}, citations=[]), system="Floor", run_type="closed")
+    board = client.get(f"/datasets/{SLUG}/board.json").json()
+    ranks = {row["system"]: row["rank"] for row in board["rows"] if row["values"].get("EM") is not None}
+    assert ranks == {"Agent": 1, "Gold": None, "Floor": None}
+    page = " ".join(re.sub("<[^>]*>", "", client.get(f"/datasets/{SLUG}/").content.decode()).split())
+    assert "gold evidence 1.000, closed book 0.500" in page
+    assert "4 searches per query, 0.5 USD per query, as stated" in page
+    assert "They show the range in which other systems are expected." in page
+    results = [row["certainty"] for row in board["rows"] if row["system"] == "Gold"]
+    assert results == [None] or results[0]["rank_low"] is None
+
+
+def test_figures_draw_quality_against_stated_costs(tmp_path: Path, api: Api, client: Client) -> None:
+    import_capitals(tmp_path, measures=("CiteP", "SearchCalls", "Cost"))
+    for number, name in enumerate(["One", "Two", "Three"], 1):
+        wrong = {f"q{each}": {"answer": "?"} for each in range(number)}
+        submit(api, answer_run(wrong, search_calls=number, cost=0.1 * number), system=name)
+    figure = client.get(f"/figures/pareto/?dataset={SLUG}&x=searches")
+    assert figure.status_code == 200
+    page = figure.content.decode()
+    assert "Search calls per query" in page
+    assert "As stated in the runs" in page
+
+
+def test_query_pages_show_answers_side_by_side(tmp_path: Path, api: Api, client: Client) -> None:
+    import_capitals(tmp_path)
+    long_answer = "<script>alert(1)</script> " + "word " * 500
+    submit(api, answer_run({"q2": {"answer": long_answer}}, confidence=0.25), system="Talkative")
+    submit(api, answer_run(citations=[]), system="Terse")
+    page = client.get(f"/datasets/{SLUG}/queries/q2/").content.decode()
+    assert "<b>Rome</b> · <b>Roma</b>" in " ".join(page.split())
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "<script>alert" not in page
+    assert "confidence 0.25" in page
+    assert page.count("word ") < 200
+    assert client.get(f"/datasets/{SLUG}/queries/q9/").status_code == 404
