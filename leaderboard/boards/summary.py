@@ -185,8 +185,9 @@ class _Leader:
 
     @property
     def baseline(self) -> Row | None:
-        """The best baseline among the rows."""
-        return next((row for row in self.rows if row.entry.is_baseline), None)
+        """The best baseline among the rows, or a reference that is the baseline."""
+        references = [row for row in self.board.rows if row.ranked_in == REFERENCE and row.value(self.key) is not None]
+        return next((row for row in (*self.rows, *references) if row.entry.is_baseline), None)
 
     def _better_reported(self) -> Row | None:
         """Return the best reported row if its score is better than that of the best system scored by Runboard."""
@@ -269,7 +270,7 @@ class _Leader:
             return
         shown_rows = list(self.rows[:MAX_ROWS])
         if baseline not in shown_rows:
-            shown_rows[-1] = baseline
+            shown_rows[MAX_ROWS - 1 :] = [baseline]
         for row in shown_rows:
             delta = _number(row, DELTA)
             if delta is None:

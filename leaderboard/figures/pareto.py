@@ -145,7 +145,8 @@ def build(request: FigureRequest) -> Plot:
     sizes = [model_size(point.row) for point in points]
     drawn_systems = {row.entry.slug for row in rows}
     omitted_rows = [row for row in scored_rows.rows if row.entry.slug not in drawn_systems]
-    notes = drawing.omission_note(omitted_rows, f"no {cost_name}{'' if axis == 'parameters' else ' on this hardware'}")
+    setting = "" if axis in ("parameters", *STATED_AXES) else " on this hardware"
+    notes = drawing.omission_note(omitted_rows, f"no {cost_name}{setting}")
     return Plot(
         data=[*frontier_traces, *reference, *traces],
         layout=go.Layout(height=440, xaxis=x_axis, yaxis=y_axis, legend_itemsizing="constant", **labels),

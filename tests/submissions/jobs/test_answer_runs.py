@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from leaderboard.core.audit import acting
 from leaderboard.models import Entry
+from leaderboard.results.publishing.visibility import name_baseline
 from submissions.models import Flag
 from tests.submissions.answer_collections import ANSWERS, SLUG, answer_run, import_capitals
 from tests.submissions.clients import Api
@@ -171,6 +173,10 @@ def test_references_are_shown_without_a_rank_and_the_verdict_names_them(
     assert "gold evidence 1.000, closed book 0.500" in page
     assert "4 searches per query, 0.5 USD per query, as stated" in page
     assert "They show the range in which other systems are expected." in page
+    with acting(None, "a floor"):
+        name_baseline(Entry.objects.get(system__name="Floor"))
+    page = " ".join(re.sub("<[^>]*>", "", client.get(f"/datasets/{SLUG}/").content.decode()).split())
+    assert "leads Floor by 33%" in page
     results = [row["certainty"] for row in board["rows"] if row["system"] == "Gold"]
     assert results == [None] or results[0]["rank_low"] is None
 
