@@ -145,13 +145,10 @@ class _Leader:
             )
         if judgments and not is_reported:
             parts.append(Part(_("Judgments"), judgments))
-        references = [
-            f"{_REFERENCES[row.entry.run_type]} {format_value(value, 3)}"
-            for row in board.rows
-            if row.ranked_in == REFERENCE and (value := _number(row, self.key)) is not None
-        ]
-        if references:
-            parts.append(Part(_("References"), ", ".join(references)))
+        if texts := [
+            f"{_REFERENCES[row.entry.run_type]} {format_value(_number(row, self.key), 3)}" for row in self._references()
+        ]:
+            parts.append(Part(_("References"), ", ".join(texts)))
         reported = self._better_reported()
         label = _("Best reported") if is_reported else _("Best") if reported is None else _("Best scored")
         if is_filtered and total > 1:
@@ -186,8 +183,10 @@ class _Leader:
     @property
     def baseline(self) -> Row | None:
         """The best baseline among the rows, or a reference that is the baseline."""
-        references = [row for row in self.board.rows if row.ranked_in == REFERENCE and row.value(self.key) is not None]
-        return next((row for row in (*self.rows, *references) if row.entry.is_baseline), None)
+        return next((row for row in (*self.rows, *self._references()) if row.entry.is_baseline), None)
+
+    def _references(self) -> list[Row]:
+        return [row for row in self.board.rows if row.ranked_in == REFERENCE and row.value(self.key) is not None]
 
     def _better_reported(self) -> Row | None:
         """Return the best reported row if its score is better than that of the best system scored by Runboard."""
