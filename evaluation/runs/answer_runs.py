@@ -179,12 +179,8 @@ def _add_line(run: AnswerRun, line: bytearray, number: int, limits: FileLimits, 
         problems.note(CITATIONS, number)
     if ranking is None or not all(_is_id(each, limits) for each in ranking):
         problems.note(RESPONSE_RANKING, number)
-    highest = dict.fromkeys(_FIGURES, 1e12) | {"confidence": 1.0}
-    for name, value in figures.items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is not None and not (is_number and 0 <= value <= highest[name]):
-            problems.note(FIGURE, number)
-            return
+    if not all(_is_figure(value, 1.0 if name == "confidence" else 1e12) for name, value in figures.items()):
+        problems.note(FIGURE, number)
     if not problems:
         run.responses[query] = response = Response(answer, tuple(dict.fromkeys(citations or ())), **figures)
         if ranking:
@@ -199,6 +195,12 @@ def _add_line(run: AnswerRun, line: bytearray, number: int, limits: FileLimits, 
 def _is_id(name: Any, limits: FileLimits) -> bool:
     is_name = isinstance(name, str) and name.split() == [name] and not name.startswith("\ufeff")
     return is_name and len(name.encode("utf-8", "surrogatepass")) <= limits.max_id_bytes
+
+
+def _is_figure(value: Any, highest: float) -> bool:
+    """Return whether a value is missing, or a number from 0 to the highest one."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value is None or (is_number and 0 <= value <= highest)
 
 
 def _as_id(value: Any) -> Any:
