@@ -24,8 +24,8 @@ from evaluation.runs.problems import EMPTY
 
 MAX_ANSWER_CHARACTERS = 100_000
 MAX_CITATIONS = 1_000
-#: Maximum numbers of lines, and of cited and ranked documents, in a run. They bound its memory to about 400 MiB, and
-#: verification covers all queries of so many lines.
+#: Maximum numbers of lines, and of cited and ranked documents, in a run. They bound its memory to about 400 MiB.
+#: Runs of this length are verified completely.
 MAX_LINES, MAX_DOCUMENTS = 200_000, 2_000_000
 #: Keys of a ranking beside an answer; the last is BrowseComp-Plus's.
 _RANKINGS = ("ranking", "hits", "retrieved_docids")
