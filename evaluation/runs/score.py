@@ -15,7 +15,7 @@ from evaluation.collections.document_ids import PROCESS_SEED, DocumentIds, ids_i
 from evaluation.core.problems import LINES_NAMED, InvalidContent, InvalidRun, Report, RunStatistics
 from evaluation.judgements.answers import Answers, FoundAnswers, find_answers
 from evaluation.judgements.qrels import Qrels
-from evaluation.judgements.responses import score_responses
+from evaluation.judgements.responses import STATED_FIGURES, score_responses
 from evaluation.kernel.layout import NO_IDS, Ids, pad_text
 from evaluation.kernel.library import NO_JUDGEMENTS, Judged
 from evaluation.measures.formulas import JudgedRankings, ResponseScore
@@ -245,6 +245,7 @@ class ScoredRun:
             0 on every measure.
         first_documents: First documents of the dataset's queries if requested, as `evaluation.runs.top_documents` reads
             them.
+        left_out: Reasons why the run does not allow the other requested measures, by name.
     """
 
     report: Report
@@ -254,6 +255,7 @@ class ScoredRun:
     means: dict[str, float]
     missing_queries: int
     first_documents: bytes = b""
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     def as_claimed_scores(self) -> ClaimedScores:
         """Return the scores in the form that verification compares."""
@@ -267,12 +269,17 @@ class ScoredRun:
         )
 
 
-def _is_available(measure: Measure, rankings: JudgedRankings) -> bool:
-    """Return whether a run has what the measure reads: only answer runs have responses, with the figures they state."""
+def _left_out_reason(measure: Measure, rankings: JudgedRankings, has_answers: bool) -> str:
+    """Return why a run does not allow a measure, or an empty string: only answer runs have responses and figures."""
     scores, formula = rankings.response_scores, measure.family.formula
-    if not measure.family.reads_responses or scores is None:
-        return not measure.family.reads_responses
-    return not isinstance(formula, ResponseScore) or formula.measure in scores
+    if not measure.family.reads_responses:
+        return ""
+    if scores is None:
+        return "the run is a ranking without answers"
+    if not isinstance(formula, ResponseScore) or formula.measure in scores:
+        return ""
+    figure = STATED_FIGURES.get(formula.measure, "confidence" if has_answers else "")
+    return f"not every response states `{figure}`" if figure else "there are no correct answers to compare with"
 
 
 def check_run(
@@ -337,7 +344,8 @@ def score_run(
     rankings, first = target.rankings(contents, target.qrels), contents.first_documents
     if contents.responses is not None:
         rankings = target.with_responses(rankings, contents)
-    parsed_measures = tuple(measure for measure in parsed_measures if _is_available(measure, rankings))
+    reasons = {each.name: _left_out_reason(each, rankings, target.answers is not None) for each in parsed_measures}
+    parsed_measures = tuple(measure for measure in parsed_measures if not reasons[measure.name])
     if answer_depth:
         answers = target.find_answers(first, target.qrels, answer_depth)
         rankings = replace(rankings, answers=answers)
@@ -350,4 +358,5 @@ def score_run(
         missing_queries = int(np.count_nonzero(rankings.retrieved == 0))
     else:
         missing_queries = sum(query not in contents.responses for query in target.qrels.query_ids)
-    return ScoredRun(report, parsed_measures, target.qrels.query_ids, values, means, missing_queries, first)
+    left_out = {name: reason for name, reason in reasons.items() if reason}
+    return ScoredRun(report, parsed_measures, target.qrels.query_ids, values, means, missing_queries, first, left_out)

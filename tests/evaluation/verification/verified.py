@@ -16,11 +16,13 @@ import numpy as np
 
 from evaluation.judgements.answers import read_answers
 from evaluation.judgements.qrels import read_qrels
+from evaluation.runs.forms import read_responses
 from evaluation.runs.score import ScoredRun, ScoringTarget, score_run
 from evaluation.verification.comparing import (
     ClaimedScores,
     Judgements,
     ScoringRules,
+    StatedResponses,
     verify,
 )
 from evaluation.verification.references import AnswerTexts
@@ -36,6 +38,11 @@ MEASURES = (
     "SetP", "SetP(rel=2)", "SetR", "SetF", "SetAP", "SetRelP", "Upper(RBP)@3",
     "RBP(p=0.8)", "RBP(p=0.8)@3", "RBP(p=0.5,rel=2)", "Upper(nDCG)@3", "Upper(nDCG)@10", "Upper(P)@5", "Upper(R)@3",
     "Upper(R,rel=2)@10", "Upper(R_cap)@2", "Upper(RR)@3", "Upper(Success)@2",
+)  # fmt: skip
+#: The same for answer runs.
+RESPONSE_MEASURES = (
+    "EM", "AnswerF1", "AnswerIn", "ECE", "CiteP", "CiteP(rel=2)", "CiteR", "CiteR(rel=3)", "SearchCalls", "Tokens",
+    "Seconds", "Cost",
 )  # fmt: skip
 
 
@@ -64,7 +71,13 @@ def texts() -> AnswerTexts:
 RULES = ScoringRules(relevance_level=1, drop_self_matches=True, maximum_depth=12)
 
 
-def scored_of(run: Path, qrels: Path, measures: Iterable[str] = MEASURES, rules: ScoringRules = RULES) -> ScoredRun:
+def scored_of(
+    run: Path,
+    qrels: Path,
+    measures: Iterable[str] = MEASURES,
+    rules: ScoringRules = RULES,
+    answers: AnswerTexts | None = None,
+) -> ScoredRun:
     """Return the scores of a run by the kernel and the formulas."""
     judged = read_qrels(qrels)
     target = ScoringTarget(
@@ -73,7 +86,7 @@ def scored_of(run: Path, qrels: Path, measures: Iterable[str] = MEASURES, rules:
         relevance_level=rules.relevance_level,
         drop_self_matches=rules.drop_self_matches,
         maximum_depth=rules.maximum_depth,
-        answers=read_answers(texts().answers),
+        answers=read_answers((answers or texts()).answers, try_patterns=False),
         corpus=texts().corpus,
     )
     return score_run(run, target, measures)
@@ -85,6 +98,18 @@ def claimed_of(scored: ScoredRun) -> ClaimedScores:
     return replace(claimed, per_query=np.array(claimed.per_query), means=dict(claimed.means))
 
 
-def verified(run: Path, qrels: Path, claimed: ClaimedScores, rules: ScoringRules = RULES, sha256: str = "00") -> None:
+def verified(
+    run: Path,
+    qrels: Path,
+    claimed: ClaimedScores,
+    rules: ScoringRules = RULES,
+    sha256: str = "00",
+    answers: AnswerTexts | None = None,
+) -> None:
     """Verify the scores. Raises ScoresDiffer."""
-    verify(io.BytesIO(run.read_bytes()), Judgements(qrels.read_bytes()), claimed, rules, sha256, texts=texts())
+    text, stated = run.read_bytes(), None
+    if (responses := read_responses(run)) is not None:
+        text, (cited, _) = responses.trec_lines()[0], responses.trec_lines(cited=True)
+        stated = StatedResponses(responses.responses, io.BytesIO(cited))
+    judged = Judgements(qrels.read_bytes())
+    verify(io.BytesIO(text), judged, claimed, rules, sha256, texts=answers or texts(), stated=stated)

@@ -11,9 +11,9 @@ import pytest
 from django.test import Client
 
 from leaderboard.core.audit import acting
-from leaderboard.models import Entry
+from leaderboard.models import Entry, Run
 from leaderboard.results.publishing.visibility import name_baseline
-from submissions.models import Flag
+from submissions.models import Flag, Submission
 from tests.submissions.answer_collections import ANSWERS, SLUG, answer_run, import_capitals
 from tests.submissions.clients import Api
 from tests.submissions.workers import work
@@ -107,6 +107,27 @@ def test_all_problems_of_an_answer_run_are_told_with_their_lines(tmp_path: Path,
         "citations": [5, 6],
         "response_ranking": [7],
     }
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"query_id": "q5", "answer": "\\ud800"}',
+        '{"query_id": "q5", "answer": "x", "answer": "y"}',
+        '{"query_id": "q5", "answer": "x", "citations": ["a\\u0000b"]}',
+        '{"query_id": "q5", "answer": "x", "cost": Infinity}',
+        '{"query_id": "q5", "answer": "x", "z": ' + "[" * 50_000 + "]" * 50_000 + "}",
+        '{"query_id": "q5", "retrieved_docids": 7, "result": [{"type": "output_text", "output": "x"}]}',
+    ],
+)
+def test_hostile_answers_are_refused_and_stored_nowhere(line: str, tmp_path: Path, api: Api) -> None:
+    import_capitals(tmp_path)
+    runs = set(Run.objects.values_list("sha256", flat=True))
+    refused = api.submit(b"".join(answer_run().splitlines(keepends=True)[:5]) + line.encode(), dataset=SLUG)
+    assert (refused.status, refused.body["code"]) == (400, "invalid_run")
+    assert [problem["lines"] for file in refused.body["files"] for problem in file["problems"]] == [[6]]
+    assert set(Run.objects.values_list("sha256", flat=True)) == runs
+    assert not Submission.objects.exists()
 
 
 def test_unknown_citations_and_queries_name_the_lines_of_the_responses(tmp_path: Path, api: Api) -> None:
