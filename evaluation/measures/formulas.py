@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from evaluation.judgements.answers import FoundAnswers
 from evaluation.judgements.qrels import Qrels
+from evaluation.judgements.subtopics import Subtopics
 
 Values = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -41,6 +42,11 @@ class JudgedRankings:
         retrieved: Number of retrieved documents for each query.
         relevance_level: Lowest relevant grade for binary measures that do not specify one.
         answers: Positions of answers in the texts, if known.
+        judgement: Number of the judgment of each retrieved judged document.
+        pooled_query: Row in the qrels for each retrieved document with a negative grade, which means pooled but not
+            judged, ascending.
+        pooled_rank: Rank of each of these documents, ascending within a query.
+        subtopics: Judgments by subtopic, if known.
     """
 
     qrels: Qrels
@@ -52,6 +58,10 @@ class JudgedRankings:
     retrieved: NDArray[np.int64]
     relevance_level: int = 1
     answers: FoundAnswers | None = None
+    judgement: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    pooled_query: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    pooled_rank: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    subtopics: Subtopics | None = None
 
     @property
     def queries(self) -> int:
@@ -257,6 +267,28 @@ def bpref(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     bound = possible[ranking.query]
     share = divide(np.minimum(non_relevant_above, bound), np.minimum(bound, not_relevant[ranking.query]))
     return divide(ranking.query_sums((1 - share) * relevant), possible)
+
+
+#: INFAP_EPSILON of trec_eval, which keeps an estimate from few judgments defined.
+_INFERRED_EPSILON = 0.00001
+
+
+def inferred_average_precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:
+    """Return infAP as in trec_eval, which estimates precision from the judged sample of the pool.
+
+    Yilmaz & Aslam, CIKM 2006: above a relevant document at rank r, the share of relevant documents among the pooled
+    ones is estimated by that among the judged ones. Documents outside of the pool are not relevant.
+    """
+    relevant = ranking.relevant(level)
+    relevant_above = ranking.running_counts(relevant) - 1.0
+    judged_above = ranking.running_counts(np.ones_like(relevant)) - 1.0
+    scale = int(max(ranking.rank.max(initial=0), ranking.pooled_rank.max(initial=0))) + 1
+    pooled = ranking.pooled_query * scale + ranking.pooled_rank
+    first = ranking.query * scale
+    pooled_above = judged_above + np.searchsorted(pooled, first + ranking.rank) - np.searchsorted(pooled, first)
+    share = (relevant_above + _INFERRED_EPSILON) / (judged_above + 2 * _INFERRED_EPSILON)
+    precision = (1 + pooled_above * share) / ranking.rank
+    return divide(ranking.query_sums(precision * relevant), ranking.relevant_totals(level))
 
 
 @dataclass(frozen=True)

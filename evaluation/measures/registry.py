@@ -21,9 +21,10 @@ from difflib import get_close_matches
 from functools import lru_cache, partial
 from typing import Literal
 
-from evaluation.measures import formulas
+from evaluation.measures import formulas, subtopics
 from evaluation.measures.formulas import JudgedRankings, Values
 from evaluation.verification import references
+from evaluation.verification import subtopics as subtopic_references
 from evaluation.verification.references import PytrecEval, Reference, VerifiedMeasure, Verifier
 
 Formula = Callable[[JudgedRankings, int | None, int], Values]
@@ -53,6 +54,8 @@ class Family:
     unit: str = ""
     #: Whether the measure requires answers in the documents' texts.
     reads_texts: bool = False
+    #: Whether the measure requires judgments by subtopic.
+    reads_subtopics: bool = False
     #: Whether documents that are judged only for other queries count as judged.
     looks_elsewhere: bool = False
     higher_is_better: bool = True
@@ -84,6 +87,8 @@ class Family:
 _HIGHEST_CUTOFF = 100_000
 #: Negligible change of RBP; documents below a depth change it by at most p^depth. Boards show at most four decimals.
 _RBP_RESIDUAL = 0.00005
+#: Number of documents after which NRBP changes by at most that: its residual is 1.5 · 0.5^depth.
+_NRBP_DEPTH = 15
 _JARVELIN = "Järvelin & Kekäläinen, TOIS 20(4), 2002"
 _TREC = "Buckley & Voorhees, in TREC: Experiment and Evaluation in Information Retrieval, 2005"
 _BEIR = "Thakur et al., BEIR, NeurIPS Datasets and Benchmarks 2021"
@@ -111,6 +116,83 @@ def interpolated_precision(recall: float) -> Family:
         "max P@i over all i with R@i ≥ the level of recall, rounded as in trec_eval", _TREC, "none",
         depth=_HIGHEST_CUTOFF,
     )  # fmt: skip
+
+
+def subtopic_measure(
+    name: str,
+    formula: Formula,
+    verifier: Verifier,
+    description: str,
+    definition: str,
+    source: str,
+    *aliases: str,
+    depth: int = 0,
+) -> Family:
+    """Return the family of a measure over subtopics. Measures with a `depth` have no cutoff."""
+    cutoff: Literal["required", "none"] = "none" if depth else "required"
+    return Family(
+        name, formula, verifier, description, definition, source, cutoff,
+        aliases=aliases, reads_subtopics=True, depth=depth,
+    )  # fmt: skip
+
+
+_NOVELTY_GAIN = "where G_i = Σ_t 0.5^{c_t} over the subtopics t that document i is relevant to, after c_t others"
+_HIGHEST_GAIN = "divided by the same sum for documents relevant to all subtopics"
+_IDEAL_GAIN = "divided by the same sum over the greedy ideal ranking"
+_CLARKE = "Clarke et al., SIGIR 2008; ndeval of TREC"
+_AGRAWAL = "Agrawal et al., WSDM 2009; ndeval of TREC"
+_CHAPELLE = "Chapelle et al., CIKM 2009; ndeval of TREC"
+_NRBP = "Clarke, Kolla & Vechtomova, ICTIR 2009; ndeval of TREC"
+_SUBTOPIC_FAMILIES = (
+    subtopic_measure(
+        "alpha_nDCG", subtopics.NoveltyGain(subtopics.logarithmic_discount, normalized=True),
+        subtopic_references.alpha_ndcg,
+        "nDCG where each repeated subtopic of the query gains half as much (α = 0.5).",
+        f"Σ_{{i≤k}} G_i / log₂(i + 1), {_IDEAL_GAIN}, {_NOVELTY_GAIN}", _CLARKE, "alpha-nDCG@{k}", "α_nDCG@{k}",
+    ),
+    subtopic_measure(
+        "alpha_DCG", subtopics.NoveltyGain(subtopics.logarithmic_discount), subtopic_references.alpha_dcg,
+        "alpha_nDCG with a normalization that depends only on the number of subtopics.",
+        f"Σ_{{i≤k}} G_i / log₂(i + 1), {_HIGHEST_GAIN}, {_NOVELTY_GAIN}", _CLARKE, "alpha-DCG@{k}", "α_DCG@{k}",
+    ),
+    subtopic_measure(
+        "ERR_IA", subtopics.NoveltyGain(subtopics.reciprocal_rank_discount), subtopic_references.err_ia,
+        "ERR, averaged over the subtopics of the query. A relevant document is sufficient with a probability of 0.5.",
+        f"Σ_{{i≤k}} G_i / i, {_HIGHEST_GAIN}, {_NOVELTY_GAIN}", _CHAPELLE, "ERR-IA@{k}",
+    ),
+    subtopic_measure(
+        "nERR_IA", subtopics.NoveltyGain(subtopics.reciprocal_rank_discount, normalized=True),
+        subtopic_references.nerr_ia, "ERR_IA as a share of that of an ideal ranking.",
+        f"Σ_{{i≤k}} G_i / i, {_IDEAL_GAIN}, {_NOVELTY_GAIN}", _CHAPELLE, "nERR-IA@{k}",
+    ),
+    subtopic_measure(
+        "NRBP", subtopics.NoveltyGain(subtopics.geometric_discount), subtopic_references.nrbp,
+        "RBP with a persistence of 0.5, where each repeated subtopic of the query gains half as much.",
+        f"Σ_i G_i · 0.5^{{i−1}}, {_HIGHEST_GAIN}, {_NOVELTY_GAIN}", _NRBP, depth=_NRBP_DEPTH,
+    ),
+    subtopic_measure(
+        "nNRBP", subtopics.NoveltyGain(subtopics.geometric_discount, normalized=True), subtopic_references.nnrbp,
+        "NRBP as a share of that of an ideal ranking.", f"Σ_i G_i · 0.5^{{i−1}}, {_IDEAL_GAIN}, {_NOVELTY_GAIN}",
+        _NRBP, depth=_NRBP_DEPTH,
+    ),
+    subtopic_measure(
+        "P_IA", subtopics.subtopic_precision, subtopic_references.subtopic_precision,
+        "P@k, averaged over the subtopics of the query.",
+        "(1 / S) Σ_t P_t@k; S is the number of subtopics t with a relevant document", _AGRAWAL, "P-IA@{k}",
+    ),
+    subtopic_measure(
+        "AP_IA", subtopics.subtopic_average_precision, subtopic_references.subtopic_average_precision,
+        "AP, averaged over the subtopics of the query.",
+        "(1 / S) Σ_t AP_t; S is the number of subtopics t with a relevant document", _AGRAWAL, "MAP_IA", "MAP-IA",
+        depth=_HIGHEST_CUTOFF,
+    ),
+    subtopic_measure(
+        "StRecall", subtopics.subtopic_recall, subtopic_references.subtopic_recall,
+        "Share of the subtopics of the query that one of the first k documents is relevant to.",
+        "Subtopics with a relevant document among the first k / subtopics with a relevant document",
+        "Zhai, Cohen & Lafferty, SIGIR 2003; ndeval of TREC", "strec@{k}",
+    ),
+)  # fmt: skip
 
 
 #: Upper bounds and their references, keyed by name of the measure.
@@ -255,7 +337,15 @@ _ALL_FAMILIES = (
         "Buckley & Voorhees, SIGIR 2004", "none", aliases=("bpref",),
         depth=_HIGHEST_CUTOFF,
     ),
+    Family(
+        "infAP", formulas.inferred_average_precision, PytrecEval("infAP"),
+        "AP that is estimated from a judged sample of the pool. Pooled documents without judgment have the grade −1.",
+        "(1 / R) Σ_{relevant at rank i} (1 / i + ((i − 1) / i) · (pooled above i / (i − 1)) · (relevant above i + ε) / "
+        "(judged above i + 2ε)), with ε = 0.00001",
+        "Yilmaz & Aslam, CIKM 2006", "none", depth=_HIGHEST_CUTOFF,
+    ),
     rank_biased_precision(0.8),
+    *_SUBTOPIC_FAMILIES,
     Family(
         "Judged", formulas.judged, references.judged_share,
         "Share of judged documents among the first k; 0 if nothing was retrieved. Ties are broken as for every measure "
@@ -307,9 +397,12 @@ _DEFAULTS = {
     "dcg='log2'": ("ndcg()",),
     "judged_only=false": (
         "ndcg()", "ndcg(dcg='exp-log2')", "ap()", "rr()", "p()", "r()", "success()", "rprec()", "setp()",
+        "alpha_ndcg()", "alpha_dcg()", "err_ia()", "nerr_ia()", "p_ia()", "ap_ia()",
     ),
     "relative=false": ("setp()",),
     "beta=1.0": ("setf()",),
+    "alpha=0.5": ("alpha_ndcg()", "alpha_dcg()", "nrbp()", "nnrbp()"),
+    "beta=0.5": ("nrbp()", "nnrbp()"),
 }  # fmt: skip
 _LEVEL = re.compile(r"rel\s*=\s*([0-9]{1,4})")
 
@@ -456,13 +549,16 @@ _BY_NAME = {
 #: Measures of other tools that are not computed here: patterns of their names, reasons, and similar measures.
 _NOT_SUPPORTED = (
     (r"nerr(?!_)[0-9]*", "a normalized ERR", ("ERR@{k}", "nDCG@{k}")),
-    (r"x?infap|statap|stat_ap", "an estimate from sampled judgments", ("AP", "Bpref")),
-    (r"gm_?map|gm_?ap|gm_bpref", "a geometric mean", ("AP", "Bpref")),
+    (r"xinfap|inf_?ndcg|stat_?m?ap|stat_?ndcg", "qrels state no sampling strata or probabilities", ("infAP", "AP")),
+    (r"gm_?map|gm_?ap|gm_bpref", "a geometric mean over queries, for which intervals and tests of means are invalid",
+     ("AP", "Bpref")),
+    (r"p_?mrr", "a change between two queries, not a value of one", ("nDCG@{k}", "AP")),
     (r"iprec", "it needs a level of recall from 0 to 1", ("IPrec@0.1", "AP")),
     (r"11pt", "a mean of interpolated precision", ("IPrec@0.1", "AP")),
     (r"set_\w+|set(p|r|f|ap|relp)", "it accepts no cutoff and no parameter except rel", ("SetP", "SetR", "SetF")),
-    (r"(alpha|α).?n?dcg|n?nrbp|(m?ap|p|ndcg|n?err).ia|s(ub)?t(opic_)?rec(all)?", "it needs judgments of subtopics",
-     ("nDCG@{k}",)),
+    (r"(alpha|α).?n?dcg|n?nrbp", "α and β are 0.5, and a cutoff is required except for NRBP", ("alpha_nDCG@{k}", "NRBP")),
+    (r"(m?ap|p|ndcg|n?err).ia|s(ub)?t(opic_)?rec(all)?", "another form of a measure over subtopics",
+     ("ERR_IA@{k}", "AP_IA", "StRecall@{k}")),
     (r"hits|num_?(q|ret|rel(_?ret)?)", "a count; a hit rate is Success", ("Success@{k}", "R@{k}", "P@{k}")),
     (r"(\w+_)?accuracy", "defined differently by BEIR and ir_measures; BEIR's is Success", ("Success@{k}",)),
     (r"s?dcg|n?cg|rndcg|ndcg_rel|bing|g", "another kind of gain", ("nDCG@{k}",)),
