@@ -18,6 +18,7 @@ from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.problems import EndlessPattern, InvalidContent, Report, at_lines
 from evaluation.judgements.answers import read_answers
 from evaluation.judgements.qrels import read_excluded, read_qrels
+from evaluation.judgements.subtopics import read_subtopics
 from evaluation.measures import registry
 from evaluation.runs.score import ScoredRun, ScoringTarget, check_run, score_run
 from evaluation.statistics.comparison import compare_paired
@@ -41,6 +42,7 @@ def add_parser(subparsers: Subparsers) -> None:
     score.add_argument("--excluded", type=Path, help="excluded.tsv: documents to omit from the rankings of queries")
     score.add_argument("--answers", type=Path, help="answers.jsonl, for Answer@k and R@2kt")
     score.add_argument("--corpus", type=Path, help="corpus.jsonl with the texts in which answers are searched")
+    score.add_argument("--subtopics", type=Path, help="subtopics.txt, for measures over subtopics")
     score.add_argument("--per-query", action="store_true", help="also print a row for every judged query")
     score.add_argument("--relevance-level", type=int, default=1, metavar="GRADE",
                        help="lowest grade that is relevant for binary measures (default: %(default)s)")  # fmt: skip
@@ -113,6 +115,8 @@ def run_score(arguments: argparse.Namespace) -> int:
         qrels = read_qrels(path)
         path = arguments.answers
         answers = read_answers(path) if path else None
+        path = arguments.subtopics
+        subtopics = read_subtopics(path) if path else None
         path = arguments.excluded
         excluded = read_excluded(path) if path else None
     except InvalidContent as error:
@@ -121,15 +125,14 @@ def run_score(arguments: argparse.Namespace) -> int:
         qrels=qrels, query_ids=qrels.query_ids, hidden=False, names_queries=True,
         relevance_level=arguments.relevance_level, drop_self_matches=arguments.drop_self_matches,
         candidates_only=arguments.candidates_only, excluded=excluded, answers=answers, corpus=arguments.corpus,
-        measures=tuple(measure.name for measure in arguments.measures),
+        subtopics=subtopics, measures=tuple(measure.name for measure in arguments.measures),
     )  # fmt: skip
-    text_measures = [measure.name for measure in arguments.measures if measure.family.reads_texts]
-    if text_measures and (answers is None or arguments.corpus is None):
-        print(
-            f"{' and '.join(text_measures)} cannot be computed without --answers and --corpus.",
-            file=sys.stderr,
-        )
-        return 2
+    for measure in arguments.measures:
+        lacks_texts = measure.family.reads_texts and (answers is None or arguments.corpus is None)
+        if lacks_texts or (measure.family.reads_subtopics and subtopics is None):
+            options = "--answers and --corpus" if lacks_texts else "--subtopics"
+            print(f"{measure.name} cannot be computed without {options}.", file=sys.stderr)
+            return 2
     try:
         scored_run = score_run(arguments.run_file, target, arguments.measures)
     except EndlessPattern as error:

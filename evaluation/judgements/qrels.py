@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,8 @@ from evaluation.core.problems import InvalidContent, LineProblems
 from evaluation.judgements.forms import PROBLEMS, is_id, judgement_lines, whole_grade
 from evaluation.kernel.layout import pad_text
 from evaluation.kernel.library import JudgedTable, compute_keys
+
+T = TypeVar("T", bound=Mapping[bytes, object])
 
 #: Texts for lines that cannot be used: code → (message, hint).
 _PROBLEMS = {
@@ -280,9 +283,7 @@ def add_judgement(
     return None
 
 
-def check_complete(
-    judgements: dict[bytes, dict[bytes, int]], problems: LineProblems, texts: Mapping[str, tuple[str, str]]
-) -> dict[bytes, dict[bytes, int]]:
+def check_complete(judgements: T, problems: LineProblems, texts: Mapping[str, tuple[str, str]]) -> T:
     """Return the judgments unchanged. Raises InvalidContent if there are problems, or no judgments."""
     if problems:
         raise InvalidContent.build(*problems.report(texts))

@@ -5,16 +5,17 @@ may be judged for several subtopics of a query. Other measures use the highest o
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.archives.compression import open_lines
 from evaluation.collections.beir import BYTE_ORDER_MARK
-from evaluation.core.problems import LineProblems
+from evaluation.core.problems import InvalidContent, LineProblems
 from evaluation.judgements.forms import PROBLEMS, is_id, whole_grade
 from evaluation.judgements.qrels import Qrels, add_judgement, check_complete
 
@@ -43,14 +44,16 @@ class Subtopics:
         subtopic: Number of the subtopic of each entry, ascending within a judgment. Queries have different numbers.
         grades: Grade of each entry, ≥ 0.
         query: Row in the qrels of each subtopic.
-        cached_values: Values that measures derive only from the judgments, by name.
+        cached_rankings: Query rows, ranks, and gains of ideal rankings, by relevance level and depth.
     """
 
     offsets: NDArray[np.int64]
     subtopic: NDArray[np.int64]
     grades: NDArray[np.int64]
     query: NDArray[np.int64]
-    cached_values: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    cached_rankings: dict[tuple[int, int], tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @classmethod
     def align(cls, grades: SubtopicGrades, qrels: Qrels) -> Self:
@@ -93,19 +96,18 @@ def read_subtopics(path: Path) -> SubtopicGrades:
             problems.note("encoding", number)
         elif code := add_judgement(grades.setdefault(subtopic, {}), query, document, whole_grade(grade.decode())):
             problems.note(code, number)
-    check_complete(grades, problems, _PROBLEMS)
-    return grades
+    return check_complete(grades, problems, _PROBLEMS)
 
 
 def has_subtopics(path: Path) -> bool:
     """Return whether a file of judgments in TREC's form judges a document for several subtopics of a query."""
     subtopics: dict[tuple[bytes, bytes], bytes] = {}
-    for line in open_lines(path):
-        fields = line.split()
-        if fields and len(fields) != 4:
-            return False
-        if fields and subtopics.setdefault((fields[0], fields[2]), fields[1]) != fields[1]:
-            return True
+    with suppress(InvalidContent):
+        for fields in filter(None, map(bytes.split, open_lines(path))):
+            if len(fields) != 4:
+                return False
+            if subtopics.setdefault((fields[0], fields[2]), fields[1]) != fields[1]:
+                return True
     return False
 
 

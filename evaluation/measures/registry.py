@@ -556,7 +556,7 @@ _NOT_SUPPORTED = (
     (r"iprec", "it needs a level of recall from 0 to 1", ("IPrec@0.1", "AP")),
     (r"11pt", "a mean of interpolated precision", ("IPrec@0.1", "AP")),
     (r"set_\w+|set(p|r|f|ap|relp)", "it accepts no cutoff and no parameter except rel", ("SetP", "SetR", "SetF")),
-    (r"(alpha|α).?n?dcg|n?nrbp", "α and β are 0.5, and a cutoff is required except for NRBP", ("alpha_nDCG@{k}", "NRBP")),
+    (r"(alpha|α).?n?dcg|n?nrbp", "α and β are 0.5, and only NRBP has no cutoff", ("alpha_nDCG@{k}", "NRBP")),
     (r"(m?ap|p|ndcg|n?err).ia|s(ub)?t(opic_)?rec(all)?", "another form of a measure over subtopics",
      ("ERR_IA@{k}", "AP_IA", "StRecall@{k}")),
     (r"hits|num_?(q|ret|rel(_?ret)?)", "a count; a hit rate is Success", ("Success@{k}", "R@{k}", "P@{k}")),

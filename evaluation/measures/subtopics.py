@@ -21,6 +21,7 @@ _DEPTH = 64
 #: Number of documents after which the gain of a subtopic is 0 in double precision.
 _MAX_REPETITIONS = 1100
 
+IdealRanking = tuple[NDArray[np.int64], NDArray[np.int64], Values]
 Discount = Callable[[NDArray[np.int64]], Values]
 
 
@@ -81,18 +82,18 @@ def _find_coverage(ranking: JudgedRankings, k: int | None, level: int) -> _Cover
 def _relevant_totals(ranking: JudgedRankings, level: int) -> tuple[Values, Values]:
     """Return the number of relevant documents of each subtopic, and the number of subtopics of each query."""
     subtopics = _get_subtopics(ranking)
-    totals = np.bincount(subtopics.subtopic, subtopics.grades >= level, len(subtopics.query))
-    return totals, np.bincount(subtopics.query, totals > 0, ranking.queries)
+    totals = np.bincount(subtopics.subtopic, subtopics.grades >= level, len(subtopics.query)).astype(np.float64)
+    return totals, ranking.query_sums(totals > 0, subtopics.query)
 
 
-def _rank_ideally(subtopics: Subtopics, level: int, depth: int) -> tuple[NDArray[np.int64], ...]:
+def _rank_ideally(subtopics: Subtopics, level: int, depth: int) -> IdealRanking:
     """Return query rows, ranks, and gains of ideal rankings of `depth` documents at most.
 
     The next document is always one with the highest gain; of several, the one with the highest id, as in ndeval. An
     optimal ranking is NP-complete (Clarke et al., SIGIR 2008).
     """
-    if (key := (level, depth)) in subtopics.cached_values:
-        return subtopics.cached_values[key]
+    if (level, depth) in subtopics.cached_rankings:
+        return subtopics.cached_rankings[level, depth]
     judgement = np.repeat(np.arange(len(subtopics.offsets) - 1), np.diff(subtopics.offsets))
     relevant = subtopics.grades >= level
     judgement, subtopic = judgement[relevant], subtopics.subtopic[relevant]
@@ -112,7 +113,7 @@ def _rank_ideally(subtopics: Subtopics, level: int, depth: int) -> tuple[NDArray
             remaining[best] = False
     columns = np.array(rankings).reshape(-1, 3).T
     result = columns[0].astype(np.int64), columns[1].astype(np.int64), columns[2]
-    subtopics.cached_values[key] = result
+    subtopics.cached_rankings[level, depth] = result
     return result
 
 

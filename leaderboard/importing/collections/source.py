@@ -2,9 +2,10 @@
 
 The layout is that of BEIR: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`. Optional files are `qrels.txt` in
 TREC format for the scored split, `document-ids.txt` if the documents cannot be stored, `answers.jsonl` for measures
-that search for answers in texts, `excluded.tsv` for documents excluded from the rankings of single queries, and
-`tags.tsv` for query tags. All names may end in `.gz`. Files in other formats can replace any of the first three,
-and are converted (`Conversion`).
+that search for answers in texts, `subtopics.txt` for measures over subtopics, `excluded.tsv` for documents excluded
+from the rankings of single queries, and `tags.tsv` for query tags. All names may end in `.gz`. Files in other formats
+can replace any of the first three, and are converted (`Conversion`). Qrels with subtopics are separated into
+`subtopics.txt` and qrels with the highest grades.
 """
 
 import re
@@ -27,14 +28,16 @@ from evaluation.collections.other_formats import (
 )
 from evaluation.collections.tables import convert_judgements, convert_texts, has_other_names
 from evaluation.core.problems import InvalidContent, Problem
-from leaderboard.datasets.problems import missing_file, name_some, problem
+from evaluation.judgements.merge import write_judgements as write_grades
+from evaluation.judgements.subtopics import has_subtopics, highest_grades, read_subtopics
+from leaderboard.datasets.problems import in_file, missing_file, name_some, problem
 
 #: Progress callback with the name of the stage and the fraction done, 0 to 1.
 Progress = Callable[[str, float], None]
 
 _MEMBER = re.compile(
     r"(?P<root>(?:.+/)?)"
-    r"(?:(?P<plain>corpus|queries|answers)\.jsonl|(?P<ids>document-ids)\.txt|(?P<trec>qrels)\.(?:txt|tsv)|(?P<pairs>excluded|tags)\.tsv"
+    r"(?:(?P<plain>corpus|queries|answers)\.jsonl|(?P<text>document-ids|subtopics)\.txt|(?P<trec>qrels)\.(?:txt|tsv)|(?P<pairs>excluded|tags)\.tsv"
     r"|qrels/(?P<split>[A-Za-z0-9_-]{1,20})\.(?:tsv|txt))(?:\.gz)?"
 )
 
@@ -132,6 +135,7 @@ class CollectionFiles:
     topic_field: str = ""
     excluded: Path | None = None
     tags: Path | None = None
+    subtopics: Path | None = None
     problems: tuple[Problem, ...] = ()
 
 
@@ -244,6 +248,8 @@ def _find_parts(names: Iterable[str], split: str) -> tuple[dict[str, str], list[
             if other_name != name:
                 message = f"{other_name} and {name} contain the same part of the collection"
                 problems.append(problem("ambiguous_files", message, "Keep one of the two."))
+    if "subtopics.txt" in parts:
+        parts.setdefault(f"qrels-{split}.tsv", parts["subtopics.txt"])
     return parts, problems
 
 
@@ -251,8 +257,8 @@ def _get_part(match: re.Match[str], split: str) -> str:
     """Return the part that a file of BEIR's layout contains, such as `corpus.jsonl` or `qrels-test.tsv`."""
     if match["pairs"]:
         return f"{match['pairs']}.tsv"
-    if match["plain"] or match["ids"]:
-        return f"{match['plain']}.jsonl" if match["plain"] else "document-ids.txt"
+    if match["plain"] or match["text"]:
+        return f"{match['plain']}.jsonl" if match["plain"] else f"{match['text']}.txt"
     return f"qrels-{match['split'] or split}.tsv"
 
 
@@ -281,8 +287,8 @@ def _convert(files: dict[str, Path], problems: list[Problem], options: ImportOpt
             hint = f"Choose one of the available splits: --split {', '.join(sorted(qrels))}."
         problems.append(missing_file(f"qrels/{options.split}.tsv", hint))
     ids, answers = files.get("document-ids.txt"), files.get("answers.jsonl")
-    pairs = files.get("excluded.tsv"), files.get("tags.tsv")
-    return CollectionFiles(corpus, queries, ids, answers, qrels, conversion.topic_field, *pairs, tuple(problems))
+    others = files.get("excluded.tsv"), files.get("tags.tsv"), files.get("subtopics.txt")
+    return CollectionFiles(corpus, queries, ids, answers, qrels, conversion.topic_field, *others, tuple(problems))
 
 
 #: File names in other formats. They are restricted to short, safe names; names with a leading dot are system files.
@@ -337,6 +343,8 @@ class Conversion:
                 self.problems += error.report.problems
             else:
                 self.files[part] = target
+        if not self.problems:
+            self._separate_subtopics(work / "converted")
         if options.topic_field and not self.topic_field and not self.problems:
             message = f"--topic-field {options.topic_field}: the queries are not TREC topics"
             self.problems.append(problem("topic_field", message, "Omit this option."))
@@ -354,6 +362,22 @@ class Conversion:
         if match["judged"]:
             return partial(self._convert_smart_judgements, path)
         return lambda target: write_records(target, read_smart(path))
+
+    def _separate_subtopics(self, folder: Path) -> None:
+        """Replace judgments by subtopic with their highest grades. Those of the scored split are also its subtopics."""
+        for part, path in [*self.files.items()]:
+            if not part.startswith("qrels-") or not has_subtopics(path):
+                continue
+            if part == f"qrels-{self._options.split}.tsv":
+                self.files.setdefault("subtopics.txt", path)
+            try:
+                grades = highest_grades(read_subtopics(path))
+            except InvalidContent as error:
+                self.problems += in_file(short_name(path.as_posix()), error.report.problems)
+                continue
+            folder.mkdir(exist_ok=True)
+            self.files[part] = folder / part
+            write_grades(grades, self.files[part])
 
     def _convert_topics(self, path: Path, target: Path) -> None:
         self.topic_field, queries = select_queries(path, read_topics(path), self._options.topic_field)
