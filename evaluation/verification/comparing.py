@@ -81,11 +81,12 @@ class Judgements:
         key = frozenset(measures), level
         if key not in self._evaluators:
             graded: Mapping[str, dict[str, int]] = self.graded
-            if level == 0 or self.pooled:
-                added = int(level == 0)
+            if "infAP" in key[0]:  # pytrec_eval crashes for a query with only negative grades.
+                graded = {query: grades and grades | self.pooled.get(query, {}) for query, grades in graded.items()}
+            if level == 0:
                 graded = {
-                    query: {name: grade + added for name, grade in grades.items()} | self.pooled.get(query, {})
-                    for query, grades in self.graded.items()
+                    query: {name: grade + (grade >= 0) for name, grade in grades.items()}
+                    for query, grades in graded.items()
                 }
             self._evaluators[key] = pytrec_eval.RelevanceEvaluator(graded, set(key[0]), level or 1)
         return self._evaluators[key]

@@ -66,7 +66,8 @@ def detect_facts(path: Path, options: ImportOptions, progress: Progress) -> dict
             },
             "split": split,
             "language": language,
-            "remarks": missing_documents(collection.judgements[split].statistics(1)) if split else [],
+            "remarks": collection.subtopic_remarks
+            + (missing_documents(collection.judgements[split].statistics(1)) if split else []),
         }
 
 

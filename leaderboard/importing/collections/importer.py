@@ -270,6 +270,7 @@ def _store_rows(
     if is_named:
         changes.append("baseline run")
     remarks = missing_documents(judgements.statistics(dataset.relevance_level)) if judgements is not None else []
+    remarks += collection.subtopic_remarks
     if not dataset.runs_only and (remark := analyser_for(dataset.language).remark):
         remarks.append(remark)
     return ImportResult(

@@ -72,6 +72,12 @@ class InspectedCollection:
     excluded: JudgementFile | None = None
 
     @property
+    def subtopic_remarks(self) -> list[str]:
+        """Remark on judgments by subtopic, or no remark without them."""
+        text = "The judgments have subtopics. Measures of other kinds use the highest grade of each document."
+        return [text] if self.subtopics else []
+
+    @property
     def content_sha256(self) -> str:
         """SHA-256 that identifies documents, queries, and exclusions, independent of compression."""
         documents = self.corpus.sha256 if self.corpus else file_sha256(self.id_list) if self.id_list else "none"
