@@ -42,7 +42,7 @@ def add_parser(subparsers: Subparsers) -> None:
     score.add_argument("--excluded", type=Path, help="excluded.tsv: documents to omit from the rankings of queries")
     score.add_argument("--answers", type=Path, help="answers.jsonl, for Answer@k and R@2kt")
     score.add_argument("--corpus", type=Path, help="corpus.jsonl with the texts in which answers are searched")
-    score.add_argument("--subtopics", type=Path, help="subtopics.txt, for measures over subtopics")
+    score.add_argument("--subtopics", type=Path, help="subtopic-qrels.txt: subtopics of pairs in the qrels")
     score.add_argument("--per-query", action="store_true", help="also print a row for every judged query")
     score.add_argument("--relevance-level", type=int, default=1, metavar="GRADE",
                        help="lowest grade that is relevant for binary measures (default: %(default)s)")  # fmt: skip

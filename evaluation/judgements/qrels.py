@@ -30,7 +30,7 @@ from evaluation.kernel.library import JudgedTable, compute_keys
 T = TypeVar("T", bound=Mapping[bytes, object])
 
 #: Texts for lines that cannot be used: code → (message, hint).
-_PROBLEMS = {
+QRELS_PROBLEMS = {
     **PROBLEMS,
     "grade": ("a grade that is not a whole number: {lines}", "Write grades as 0, 1, 2 …"),
     "duplicate": ("a document judged twice for a query: {lines}", "Judge each document once per query."),
@@ -218,7 +218,7 @@ def read_grades(path: Path | str) -> dict[bytes, dict[bytes, int]]:
         grade = whole_grade(line.grade)
         if code := add_judgement(judgements, line.query.encode(), line.document.encode(), grade):
             problems.note(code, line.number)
-    return check_complete(judgements, problems, _PROBLEMS)
+    return check_complete(judgements, problems, QRELS_PROBLEMS)
 
 
 def read_excluded(path: Path) -> Qrels:

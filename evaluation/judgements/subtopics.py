@@ -1,12 +1,13 @@
 """Relevance judgments by subtopic, for measures of novelty and diversity.
 
-`subtopics.txt` has the form of the diversity qrels of TREC's Web tracks: `query subtopic document grade`. A document
-may be judged for several subtopics of a query. Other measures use the highest of these grades.
+The form is that of the diversity qrels of TREC's Web tracks: `query subtopic document grade`. A document may be judged
+for several subtopics of a query. Other measures use the highest of these grades.
 """
 
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Self
 
@@ -16,86 +17,75 @@ from numpy.typing import NDArray
 from evaluation.archives.compression import open_lines
 from evaluation.collections.beir import BYTE_ORDER_MARK
 from evaluation.core.problems import InvalidContent, LineProblems
-from evaluation.judgements.forms import PROBLEMS, is_id, whole_grade
-from evaluation.judgements.qrels import Qrels, add_judgement, check_complete
+from evaluation.judgements.forms import is_id, whole_grade
+from evaluation.judgements.qrels import QRELS_PROBLEMS, Qrels, check_complete
 
-#: Grades as `{subtopic: {query id: {document id: grade}}}`, including negative ones.
-SubtopicGrades = Mapping[bytes, Mapping[bytes, Mapping[bytes, int]]]
+#: Grades as `{query id: {(document id, subtopic): grade}}`, including negative ones.
+SubtopicGrades = Mapping[bytes, Mapping[tuple[bytes, bytes], int]]
 
-#: Texts for lines that cannot be used: code → (message, hint).
 _PROBLEMS = {
-    **PROBLEMS,
+    **QRELS_PROBLEMS,
     "fields": ("not four fields: {lines}", "Write `query subtopic document grade`."),
-    "grade": ("a grade that is not a whole number: {lines}", "Write grades as 0, 1, 2 …"),
-    "duplicate": (
-        "a document judged twice for a subtopic: {lines}",
-        "Judge each document once per subtopic of a query.",
-    ),
-    "empty": ("the file has no judgments", "Check that you chose the right file."),
+    "duplicate": ("a document judged twice for a subtopic: {lines}", "Judge each document once per subtopic."),
 }
 
 
 @dataclass(frozen=True)
 class Subtopics:
-    """Judgments by subtopic as arrays, with the judgments of qrels by their number.
+    """Judgments by subtopic, and their positions among the judgments of other measures.
 
     Attributes:
-        offsets: Shape (judgments + 1,). Judgment i has the entries from `offsets[i]` to `offsets[i + 1]`.
-        subtopic: Number of the subtopic of each entry, ascending within a judgment. Queries have different numbers.
-        grades: Grade of each entry, ≥ 0.
-        query: Row in the qrels of each subtopic.
-        cached_rankings: Query rows, ranks, and gains of ideal rankings, by relevance level and depth.
+        qrels: Judgments with a query for each subtopic of each query.
+        query: Row of each subtopic's query in the other qrels.
+        offsets: Judgment i of the other qrels has the places from `offsets[i]` to `offsets[i + 1]`.
+        places: Numbers of judgments in `qrels`.
+        ideal_gains: Query rows, ranks, and gains of ideal rankings, by relevance level and depth.
     """
 
-    offsets: NDArray[np.int64]
-    subtopic: NDArray[np.int64]
-    grades: NDArray[np.int64]
+    qrels: Qrels
     query: NDArray[np.int64]
-    cached_rankings: dict[tuple[int, int], tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    offsets: NDArray[np.int64]
+    places: NDArray[np.int64]
+    ideal_gains: dict[tuple[int, int], NDArray[np.float64]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def align(cls, grades: SubtopicGrades, qrels: Qrels) -> Self:
-        """Return the grades of the pairs in `qrels`. Negative grades and other pairs are omitted."""
-        judgements = {
-            (query.encode(), document.encode()): number
-            for number, (query, document, _) in enumerate(qrels.judgements())
-        }
-        rows = {query.encode(): row for row, query in enumerate(qrels.query_ids)}
-        numbers: dict[tuple[bytes, bytes], int] = {}
-        entries = sorted(
-            (judgements[query, document], numbers.setdefault((query, subtopic), len(numbers)), grade)
-            for subtopic in sorted(grades)
-            for query, graded in grades[subtopic].items()
-            for document, grade in graded.items()
-            if grade >= 0 and (query, document) in judgements
-        )
-        judgement, number, grade = np.array(entries, np.int64).reshape(-1, 3).T
-        offsets = np.searchsorted(judgement, np.arange(qrels.number_of_judgements + 1))
-        return cls(offsets, number, grade, np.array([rows[query] for query, _ in numbers], np.int64))
+        """Return the grades of the pairs in `qrels`, without others."""
+        numbers = {(query, document): number for number, (query, document, _) in enumerate(qrels.judgements())}
+        by_subtopic: dict[str, dict[str, int]] = {}
+        for query, graded in grades.items():
+            for (document, subtopic), grade in graded.items():
+                if (query.decode(), document.decode()) in numbers:
+                    by_subtopic.setdefault(f"{query.decode()} {subtopic.decode()}", {})[document.decode()] = grade
+        subtopic_qrels = Qrels.from_dict(by_subtopic)
+        judgement = [numbers[name.split(" ")[0], document] for name, document, _ in subtopic_qrels.judgements()]
+        rows = [qrels.find_row(name.split(" ")[0]) for name in subtopic_qrels.query_ids]
+        places = np.argsort(np.array(judgement, np.int64), kind="stable")
+        offsets = np.searchsorted(np.sort(judgement), np.arange(qrels.number_of_judgements + 1))
+        return cls(subtopic_qrels, np.array(rows, np.int64), offsets, places)
 
 
 def read_subtopics(path: Path) -> SubtopicGrades:
-    """Read judgments by subtopic, including negative grades.
+    """Read judgments by subtopic. The file may be compressed and begin with a byte order mark.
 
-    The file may be compressed and begin with a byte order mark. Raises InvalidContent with every class of problem in
-    the file and its first lines.
+    Raises InvalidContent with every class of problem in the file and its first lines.
     """
-    grades: dict[bytes, dict[bytes, dict[bytes, int]]] = {}
+    grades: dict[bytes, dict[tuple[bytes, bytes], int]] = {}
     problems = LineProblems()
     for number, line in enumerate(open_lines(path), start=1):
-        fields = (line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line).split()
-        if not fields:
-            continue
-        if len(fields) != 4 or not is_id(fields[1]):
-            problems.note("fields" if len(fields) != 4 else "identifier", number)
-            continue
-        query, subtopic, document, grade = fields
-        if line.decode(errors="ignore").encode() != line or b"\0" in line:
+        fields = line.removeprefix(BYTE_ORDER_MARK if number == 1 else b"").split()
+        grade = whole_grade(fields[-1].decode(errors="replace")) if fields else None
+        if fields and len(fields) != 4:
+            problems.note("fields", number)
+        elif b"".join(fields).decode(errors="ignore").encode() != b"".join(fields):
             problems.note("encoding", number)
-        elif code := add_judgement(grades.setdefault(subtopic, {}), query, document, whole_grade(grade.decode())):
-            problems.note(code, number)
+        elif fields and (grade is None or not all(map(is_id, fields))):
+            problems.note("grade" if grade is None else "identifier", number)
+        elif fields and grade is not None:
+            query, subtopic, document, _ = fields
+            if grades.setdefault(query, {}).setdefault((document, subtopic), number) != number:
+                problems.note("duplicate", number)
+            grades[query][document, subtopic] = grade
     return check_complete(grades, problems, _PROBLEMS)
 
 
@@ -113,24 +103,17 @@ def has_subtopics(path: Path) -> bool:
 
 def highest_grades(grades: SubtopicGrades) -> dict[bytes, dict[bytes, int]]:
     """Return the highest grade of each pair as `{query id: {document id: grade}}`."""
-    highest: dict[bytes, dict[bytes, int]] = {}
-    for by_query in grades.values():
-        for query, graded in by_query.items():
-            query_grades = highest.setdefault(query, {})
-            for document, grade in graded.items():
-                query_grades[document] = max(grade, query_grades.get(document, grade))
-    return highest
+    return {
+        query: {document: grade for (document, _), grade in sorted(graded.items(), key=itemgetter(1))}
+        for query, graded in grades.items()
+    }
 
 
 def write_subtopics(grades: SubtopicGrades, target: Path) -> None:
     """Write judgments by subtopic, sorted by the ids' bytes, so that equal judgments produce equal files."""
-    lines = (
-        (query, document, subtopic, grade)
-        for subtopic, by_query in grades.items()
-        for query, graded in by_query.items()
-        for document, grade in graded.items()
-    )
     with target.open("wb") as output:
-        output.writelines(
-            b"%b %b %b %d\n" % (query, subtopic, document, grade) for query, document, subtopic, grade in sorted(lines)
-        )
+        for query, graded in sorted(grades.items(), key=itemgetter(0)):
+            output.writelines(
+                b"%b %b %b %d\n" % (query, subtopic, document, grade)
+                for (document, subtopic), grade in sorted(graded.items())
+            )

@@ -15,7 +15,7 @@ measure until they are scored again, for example when their dataset is rescored 
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache, partial
@@ -118,81 +118,43 @@ def interpolated_precision(recall: float) -> Family:
     )  # fmt: skip
 
 
-def subtopic_measure(
-    name: str,
-    formula: Formula,
-    verifier: Verifier,
-    description: str,
-    definition: str,
-    source: str,
-    *aliases: str,
-    depth: int = 0,
-) -> Family:
-    """Return the family of a measure over subtopics. Measures with a `depth` have no cutoff."""
-    cutoff: Literal["required", "none"] = "none" if depth else "required"
-    return Family(
-        name, formula, verifier, description, definition, source, cutoff,
-        aliases=aliases, reads_subtopics=True, depth=depth,
-    )  # fmt: skip
-
-
-_NOVELTY_GAIN = "where G_i = Σ_t 0.5^{c_t} over the subtopics t that document i is relevant to, after c_t others"
-_HIGHEST_GAIN = "divided by the same sum for documents relevant to all subtopics"
-_IDEAL_GAIN = "divided by the same sum over the greedy ideal ranking"
-_CLARKE = "Clarke et al., SIGIR 2008; ndeval of TREC"
-_AGRAWAL = "Agrawal et al., WSDM 2009; ndeval of TREC"
-_CHAPELLE = "Chapelle et al., CIKM 2009; ndeval of TREC"
-_NRBP = "Clarke, Kolla & Vechtomova, ICTIR 2009; ndeval of TREC"
-_SUBTOPIC_FAMILIES = (
-    subtopic_measure(
-        "alpha_nDCG", subtopics.NoveltyGain(subtopics.logarithmic_discount, normalized=True),
-        subtopic_references.alpha_ndcg,
-        "nDCG where each repeated subtopic of the query gains half as much (α = 0.5).",
-        f"Σ_{{i≤k}} G_i / log₂(i + 1), {_IDEAL_GAIN}, {_NOVELTY_GAIN}", _CLARKE, "alpha-nDCG@{k}", "α_nDCG@{k}",
-    ),
-    subtopic_measure(
-        "alpha_DCG", subtopics.NoveltyGain(subtopics.logarithmic_discount), subtopic_references.alpha_dcg,
-        "alpha_nDCG with a normalization that depends only on the number of subtopics.",
-        f"Σ_{{i≤k}} G_i / log₂(i + 1), {_HIGHEST_GAIN}, {_NOVELTY_GAIN}", _CLARKE, "alpha-DCG@{k}", "α_DCG@{k}",
-    ),
-    subtopic_measure(
-        "ERR_IA", subtopics.NoveltyGain(subtopics.reciprocal_rank_discount), subtopic_references.err_ia,
-        "ERR, averaged over the subtopics of the query. A relevant document is sufficient with a probability of 0.5.",
-        f"Σ_{{i≤k}} G_i / i, {_HIGHEST_GAIN}, {_NOVELTY_GAIN}", _CHAPELLE, "ERR-IA@{k}",
-    ),
-    subtopic_measure(
-        "nERR_IA", subtopics.NoveltyGain(subtopics.reciprocal_rank_discount, normalized=True),
-        subtopic_references.nerr_ia, "ERR_IA as a share of that of an ideal ranking.",
-        f"Σ_{{i≤k}} G_i / i, {_IDEAL_GAIN}, {_NOVELTY_GAIN}", _CHAPELLE, "nERR-IA@{k}",
-    ),
-    subtopic_measure(
-        "NRBP", subtopics.NoveltyGain(subtopics.geometric_discount), subtopic_references.nrbp,
-        "RBP with a persistence of 0.5, where each repeated subtopic of the query gains half as much.",
-        f"Σ_i G_i · 0.5^{{i−1}}, {_HIGHEST_GAIN}, {_NOVELTY_GAIN}", _NRBP, depth=_NRBP_DEPTH,
-    ),
-    subtopic_measure(
-        "nNRBP", subtopics.NoveltyGain(subtopics.geometric_discount, normalized=True), subtopic_references.nnrbp,
-        "NRBP as a share of that of an ideal ranking.", f"Σ_i G_i · 0.5^{{i−1}}, {_IDEAL_GAIN}, {_NOVELTY_GAIN}",
-        _NRBP, depth=_NRBP_DEPTH,
-    ),
-    subtopic_measure(
-        "P_IA", subtopics.subtopic_precision, subtopic_references.subtopic_precision,
-        "P@k, averaged over the subtopics of the query.",
-        "(1 / S) Σ_t P_t@k; S is the number of subtopics t with a relevant document", _AGRAWAL, "P-IA@{k}",
-    ),
-    subtopic_measure(
-        "AP_IA", subtopics.subtopic_average_precision, subtopic_references.subtopic_average_precision,
-        "AP, averaged over the subtopics of the query.",
-        "(1 / S) Σ_t AP_t; S is the number of subtopics t with a relevant document", _AGRAWAL, "MAP_IA", "MAP-IA",
-        depth=_HIGHEST_CUTOFF,
-    ),
-    subtopic_measure(
-        "StRecall", subtopics.subtopic_recall, subtopic_references.subtopic_recall,
-        "Share of the subtopics of the query that one of the first k documents is relevant to.",
-        "Subtopics with a relevant document among the first k / subtopics with a relevant document",
-        "Zhai, Cohen & Lafferty, SIGIR 2003; ndeval of TREC", "strec@{k}",
-    ),
+_NOVELTY = (
+    ("alpha_DCG", "alpha_nDCG", "DCG", "G_i / log₂(i + 1)", "Clarke et al., SIGIR 2008"),
+    ("ERR_IA", "nERR_IA", "ERR", "G_i / i", "Chapelle et al., CIKM 2009"),
+    ("NRBP", "nNRBP", "RBP", "G_i · 0.5^{i−1}", "Clarke, Kolla & Vechtomova, ICTIR 2009"),
+)
+_INTENT_AWARE = (
+    ("P_IA", "P", formulas.precision, subtopic_references.precision, "Agrawal et al., WSDM 2009", ("P-IA@{k}",)),
+    ("AP_IA", "AP", formulas.average_precision, subtopic_references.average_precision, "Agrawal et al., WSDM 2009",
+     ("MAP_IA", "MAP-IA")),
+    ("StRecall", "Success", formulas.success, subtopic_references.recall, "Zhai et al., SIGIR 2003", ("strec@{k}",)),
 )  # fmt: skip
+
+
+def subtopic_families() -> Iterator[Family]:
+    """Yield the families of measures over subtopics, as in TREC's ndeval."""
+    ideals = ("of documents that are relevant to all subtopics", "of the greedy ideal ranking")
+    for *names, discount, term, source in _NOVELTY:
+        depth = _NRBP_DEPTH if discount == "RBP" else 0
+        for name, ideal in zip(names, ideals, strict=True):
+            is_normalized = ideal == ideals[1]
+            yield Family(
+                name, subtopics.NoveltyGain(discount, is_normalized),
+                subtopic_references.NoveltyGain(discount, is_normalized),
+                f"{discount} of the query’s subtopics, where each repeated subtopic gains half as much (α = 0.5), as a "
+                f"share of that {ideal}.",
+                f"Σ_{{i≤k}} {term}, divided by that {ideal}; G_i = Σ 0.5^c over the subtopics of document i, where c "
+                "is the number of earlier documents of the subtopic",
+                source, "none" if depth else "required", depth=depth,
+                aliases=() if depth else (name.replace("_", "-") + "@{k}",), reads_subtopics=True,
+            )  # fmt: skip
+    for name, measure, formula, reference, source, aliases in _INTENT_AWARE:
+        yield Family(
+            name, subtopics.IntentAware(formula), reference, f"{measure}, averaged over the subtopics of the query.",
+            f"(1 / S) Σ_t {measure} of subtopic t; S is the number of subtopics with a relevant document", source,
+            "none" if name == "AP_IA" else "required", depth=_HIGHEST_CUTOFF if name == "AP_IA" else 0,
+            aliases=aliases, reads_subtopics=True,
+        )  # fmt: skip
 
 
 #: Upper bounds and their references, keyed by name of the measure.
@@ -345,7 +307,7 @@ _ALL_FAMILIES = (
         "Yilmaz & Aslam, CIKM 2006", "none", depth=_HIGHEST_CUTOFF,
     ),
     rank_biased_precision(0.8),
-    *_SUBTOPIC_FAMILIES,
+    *subtopic_families(),
     Family(
         "Judged", formulas.judged, references.judged_share,
         "Share of judged documents among the first k; 0 if nothing was retrieved. Ties are broken as for every measure "
@@ -470,7 +432,7 @@ class Measure:
 def parse_measure(text: str) -> Measure:
     """Return the measure with this name in any supported notation. Raises UnknownMeasureError with suggestions."""
     measure = _parse_alias(text.strip()) or _parse_notation(
-        _TREC_IPREC.sub("IPrec@", _RANX_RBP.sub(r"RBP(p=.\1)", text))
+        _TREC_IPREC.sub("IPrec@", _RANX_RBP.sub(r"RBP(p=.\1)", text.replace("α", "alpha")))
     )
     if measure is None:
         raise UnknownMeasureError(f"{text!r} {_refusal(text)} {_KNOWN_NAMES}")
@@ -556,7 +518,7 @@ _NOT_SUPPORTED = (
     (r"iprec", "it needs a level of recall from 0 to 1", ("IPrec@0.1", "AP")),
     (r"11pt", "a mean of interpolated precision", ("IPrec@0.1", "AP")),
     (r"set_\w+|set(p|r|f|ap|relp)", "it accepts no cutoff and no parameter except rel", ("SetP", "SetR", "SetF")),
-    (r"(alpha|α).?n?dcg|n?nrbp", "α and β are 0.5, and only NRBP has no cutoff", ("alpha_nDCG@{k}", "NRBP")),
+    (r"alpha.?n?dcg|n?nrbp", "α and β are 0.5, and only NRBP has no cutoff", ("alpha_nDCG@{k}", "NRBP")),
     (r"(m?ap|p|ndcg|n?err).ia|s(ub)?t(opic_)?rec(all)?", "another form of a measure over subtopics",
      ("ERR_IA@{k}", "AP_IA", "StRecall@{k}")),
     (r"hits|num_?(q|ret|rel(_?ret)?)", "a count; a hit rate is Success", ("Success@{k}", "R@{k}", "P@{k}")),

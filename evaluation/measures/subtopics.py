@@ -1,12 +1,12 @@
-"""Formulas of measures over subtopics, as defined by TREC's ndeval with α = β = 0.5.
+"""Formulas of measures over subtopics, as in TREC's ndeval with α = β = 0.5.
 
-A document is relevant to a subtopic from grade `level` on. Only subtopics with a relevant document count. At rank 1,
-ndeval does not divide ERR-IA and α-DCG by the gain of an ideal document; here all ranks have the same definition.
+Only subtopics with a relevant document count. At rank 1, ndeval does not divide ERR-IA and α-DCG by the highest gain;
+here all ranks have the same definition.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,94 +14,83 @@ from numpy.typing import NDArray
 from evaluation.judgements.subtopics import Subtopics
 from evaluation.measures.formulas import JudgedRankings, Values, divide
 
-#: α, the share of gain that a subtopic loses with each relevant document.
-_REDUNDANCY = 0.5
-#: Depth of measures without cutoff. Later documents change values by less than 2^-64.
-_DEPTH = 64
-#: Number of documents after which the gain of a subtopic is 0 in double precision.
-_MAX_REPETITIONS = 1100
+#: Depth of measures without cutoff, and depth from which gains of repeated subtopics are 0.
+_DEPTH, _MAX_REPETITIONS = 64, 1100
 
-IdealRanking = tuple[NDArray[np.int64], NDArray[np.int64], Values]
-Discount = Callable[[NDArray[np.int64]], Values]
-
-
-def reciprocal_rank_discount(rank: NDArray[np.int64]) -> Values:
-    """Return the discount of ERR."""
-    return 1 / rank
+#: Discounts by rank of DCG, ERR, and RBP with a persistence of 0.5.
+DISCOUNTS: dict[str, Callable[[NDArray[np.int64]], Values]] = {
+    "DCG": lambda rank: 1 / np.log2(rank + 1),
+    "ERR": lambda rank: 1 / rank,
+    "RBP": lambda rank: np.exp2(1.0 - rank),
+}
 
 
-def logarithmic_discount(rank: NDArray[np.int64]) -> Values:
-    """Return the discount of DCG."""
-    return 1 / np.log2(rank + 1)
+def _separate(ranking: JudgedRankings) -> tuple[Subtopics, JudgedRankings]:
+    """Return the judgments by subtopic, and the ranking of each query with a row for each of its subtopics."""
+    subtopics = ranking.subtopics
+    if subtopics is None:
+        raise ValueError("the measure requires judgments by subtopic, but there are none")
+    first, counts = subtopics.offsets[ranking.judgement], np.diff(subtopics.offsets)[ranking.judgement]
+    source = np.repeat(np.arange(len(counts)), counts)
+    place = subtopics.places[np.arange(len(source)) + np.repeat(first - (np.cumsum(counts) - counts), counts)]
+    order = np.argsort(subtopics.qrels.rows[place], kind="stable")
+    place, rank, nothing = place[order], ranking.rank[source[order]], np.zeros(0, np.int64)
+    grade, retrieved = subtopics.qrels.grades[place].astype(np.int64), ranking.retrieved[subtopics.query]
+    rows = subtopics.qrels.rows[place]
+    return subtopics, JudgedRankings(subtopics.qrels, rows, rank, grade, nothing, nothing, retrieved)
 
 
-def geometric_discount(rank: NDArray[np.int64]) -> Values:
-    """Return the discount of RBP with the persistence β = 0.5."""
-    values: Values = np.exp2(1.0 - rank)
-    return values
+@dataclass(frozen=True)
+class IntentAware:
+    """Mean of a measure over the subtopics of a query."""
+
+    formula: Callable[[JudgedRankings, int | None, int], Values]
+
+    def __call__(self, ranking: JudgedRankings, k: int | None, level: int) -> Values:
+        subtopics, separate = _separate(ranking)
+        total = ranking.query_sums(self.formula(separate, k, level), subtopics.query)
+        return divide(total, ranking.query_sums(separate.relevant_totals(level) > 0, subtopics.query))
 
 
-class _Coverage(NamedTuple):
-    """Relevant subtopics of retrieved documents, sorted by subtopic and rank.
+@dataclass(frozen=True)
+class NoveltyGain:
+    """Discounted gain, where the document after c others that are relevant to a subtopic gains 0.5^c for it.
 
-    Attributes:
-        query: Row in the qrels.
-        rank: Rank of the document.
-        subtopic: Number of the subtopic.
-        earlier: Number of relevant documents for the subtopic at higher ranks.
+    It is divided by that of the ideal ranking if `normalized`, and otherwise by that of documents that are relevant to
+    all subtopics.
     """
 
-    query: NDArray[np.int64]
-    rank: NDArray[np.int64]
-    subtopic: NDArray[np.int64]
-    earlier: NDArray[np.int64]
+    discount: str
+    normalized: bool = False
+
+    def __call__(self, ranking: JudgedRankings, k: int | None, level: int) -> Values:
+        """Return the quotient for each query, or 0 if no document is relevant to a subtopic."""
+        (subtopics, separate), discount, depth = _separate(ranking), DISCOUNTS[self.discount], k or _DEPTH
+        relevant = separate.relevant(level) & (separate.rank <= depth)
+        gains: Values = relevant * np.exp2(1.0 - separate.running_counts(relevant)) * discount(separate.rank)
+        gain = ranking.query_sums(separate.query_sums(gains), subtopics.query)
+        if self.normalized:
+            row, rank, ideal_gain = _rank_ideally(subtopics, level, depth)
+            return divide(gain, ranking.query_sums(ideal_gain * discount(rank), row.astype(np.int64)))
+        ranks = np.arange(1, min(depth, _MAX_REPETITIONS) + 1)
+        highest = np.sum(np.exp2(1.0 - ranks) * discount(ranks))
+        return divide(gain, ranking.query_sums(separate.relevant_totals(level) > 0, subtopics.query) * highest)
 
 
-def _get_subtopics(ranking: JudgedRankings) -> Subtopics:
-    if ranking.subtopics is None:
-        raise ValueError("the measure requires judgments by subtopic, but there are none")
-    return ranking.subtopics
-
-
-def _find_coverage(ranking: JudgedRankings, k: int | None, level: int) -> _Coverage:
-    """Return the relevant subtopics of the first k documents."""
-    subtopics = _get_subtopics(ranking)
-    first, counts = subtopics.offsets[ranking.judgement], np.diff(subtopics.offsets)[ranking.judgement]
-    place = np.repeat(np.arange(len(counts)), counts)
-    entry = np.arange(len(place)) + np.repeat(first - (np.cumsum(counts) - counts), counts)
-    selected = subtopics.grades[entry] >= level
-    if k is not None:
-        selected &= ranking.rank[place] <= k
-    place, subtopic = place[selected], subtopics.subtopic[entry[selected]]
-    order = np.argsort(subtopic, kind="stable")
-    place, subtopic = place[order], subtopic[order]
-    earlier = np.arange(len(subtopic)) - np.searchsorted(subtopic, subtopic)
-    return _Coverage(ranking.query[place], ranking.rank[place], subtopic, earlier)
-
-
-def _relevant_totals(ranking: JudgedRankings, level: int) -> tuple[Values, Values]:
-    """Return the number of relevant documents of each subtopic, and the number of subtopics of each query."""
-    subtopics = _get_subtopics(ranking)
-    totals = np.bincount(subtopics.subtopic, subtopics.grades >= level, len(subtopics.query)).astype(np.float64)
-    return totals, ranking.query_sums(totals > 0, subtopics.query)
-
-
-def _rank_ideally(subtopics: Subtopics, level: int, depth: int) -> IdealRanking:
-    """Return query rows, ranks, and gains of ideal rankings of `depth` documents at most.
+def _rank_ideally(subtopics: Subtopics, level: int, depth: int) -> NDArray[np.float64]:
+    """Return query rows, ranks, and gains of ideal rankings of `depth` documents at most, shape (3, documents).
 
     The next document is always one with the highest gain; of several, the one with the highest id, as in ndeval. An
     optimal ranking is NP-complete (Clarke et al., SIGIR 2008).
     """
-    if (level, depth) in subtopics.cached_rankings:
-        return subtopics.cached_rankings[level, depth]
-    judgement = np.repeat(np.arange(len(subtopics.offsets) - 1), np.diff(subtopics.offsets))
-    relevant = subtopics.grades >= level
-    judgement, subtopic = judgement[relevant], subtopics.subtopic[relevant]
-    row = subtopics.query[subtopic]
-    weights = np.ones(len(subtopics.query))
+    if (key := (level, depth)) in subtopics.ideal_gains:
+        return subtopics.ideal_gains[key]
+    relevant = subtopics.qrels.grades[subtopics.places] >= level
+    judgement = np.repeat(np.arange(len(subtopics.offsets) - 1), np.diff(subtopics.offsets))[relevant]
+    subtopic = subtopics.qrels.rows[subtopics.places[relevant]]
+    row, weights = subtopics.query[subtopic], np.ones(len(subtopics.query))
     rankings: list[tuple[int, int, float]] = []
-    edges = np.flatnonzero(np.diff(row, prepend=-1, append=-1))
-    for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+    for start, end in pairwise(np.flatnonzero(np.diff(row, prepend=-1, append=-1)).tolist()):
         numbers = subtopic[start:end]
         document = np.cumsum(np.diff(judgement[start:end], prepend=judgement[start]) > 0)
         remaining = np.ones(document[-1] + 1, np.bool_)
@@ -109,54 +98,7 @@ def _rank_ideally(subtopics: Subtopics, level: int, depth: int) -> IdealRanking:
             gains = np.where(remaining, np.bincount(document, weights[numbers]), -1.0)
             best = len(gains) - 1 - int(np.argmax(gains[::-1]))
             rankings.append((int(row[start]), rank, float(gains[best])))
-            weights[numbers[document == best]] *= 1 - _REDUNDANCY
+            weights[numbers[document == best]] *= 0.5
             remaining[best] = False
-    columns = np.array(rankings).reshape(-1, 3).T
-    result = columns[0].astype(np.int64), columns[1].astype(np.int64), columns[2]
-    subtopics.cached_rankings[level, depth] = result
-    return result
-
-
-@dataclass(frozen=True)
-class NoveltyGain:
-    """Discounted gain, where a document gains (1 − α)^c for each subtopic that c earlier documents are relevant to.
-
-    It is divided by that of the ideal ranking if `normalized`, and otherwise by that of documents that are relevant to
-    all subtopics.
-    """
-
-    discount: Discount
-    normalized: bool = False
-
-    def __call__(self, ranking: JudgedRankings, k: int | None, level: int) -> Values:
-        """Return the quotient for each query, or 0 if no document is relevant to a subtopic."""
-        coverage, depth = _find_coverage(ranking, k, level), k or _DEPTH
-        gains = (1 - _REDUNDANCY) ** coverage.earlier * self.discount(coverage.rank)
-        value = ranking.query_sums(gains, coverage.query)
-        if self.normalized:
-            row, rank, gain = _rank_ideally(_get_subtopics(ranking), level, depth)
-            return divide(value, ranking.query_sums(gain * self.discount(rank), row))
-        ranks = np.arange(1, min(depth, _MAX_REPETITIONS) + 1)
-        highest = float(np.sum((1 - _REDUNDANCY) ** (ranks - 1) * self.discount(ranks)))
-        return divide(value, _relevant_totals(ranking, level)[1] * highest)
-
-
-def subtopic_precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """Return P-IA@k, the mean of P@k over the subtopics."""
-    coverage = _find_coverage(ranking, k, level)
-    found = ranking.query_sums(np.ones(len(coverage.rank)), coverage.query)
-    return divide(found / (k or 1), _relevant_totals(ranking, level)[1])
-
-
-def subtopic_average_precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """Return MAP-IA, the mean of AP over the subtopics."""
-    coverage = _find_coverage(ranking, k, level)
-    totals, subtopic_counts = _relevant_totals(ranking, level)
-    precision = (coverage.earlier + 1) / coverage.rank / totals[coverage.subtopic]
-    return divide(ranking.query_sums(precision, coverage.query), subtopic_counts)
-
-
-def subtopic_recall(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """Return the share of subtopics that one of the first k documents is relevant to."""
-    coverage = _find_coverage(ranking, k, level)
-    return divide(ranking.query_sums(coverage.earlier == 0, coverage.query), _relevant_totals(ranking, level)[1])
+    subtopics.ideal_gains[key] = np.array(rankings, np.float64).reshape(-1, 3).T
+    return subtopics.ideal_gains[key]

@@ -159,11 +159,10 @@ def _write_half(source: CollectionFiles, split: str, half: int, folder: Path, ha
                 if line.strip() and halves.get(str(orjson.loads(line)["_id"])) == half:
                     file.write(line + b"\n")
     if source.subtopics:
-        half_subtopics = {
-            subtopic: {query: graded for query, graded in by_query.items() if halves.get(query.decode()) == half}
-            for subtopic, by_query in read_subtopics(source.subtopics).items()
-        }
-        write_subtopics(half_subtopics, folder / "subtopics.txt")
+        subtopics = read_subtopics(source.subtopics).items()
+        half_subtopics = {query: graded for query, graded in subtopics if halves.get(query.decode()) == half}
+        write_subtopics(half_subtopics, folder / "subtopic-qrels.txt")
+        return folder
     grades = read_grades(source.qrels[split])
     half_grades = {query: graded for query, graded in grades.items() if halves.get(query.decode()) == half}
     write_judgements(half_grades, folder / "qrels" / f"{split}.tsv")

@@ -180,11 +180,13 @@ def _check_inputs(
     measures = [options.primary or (dataset.primary_measure if dataset else ""), *options.measures]
     if dataset is not None and dataset.current_version_id and not (options.primary or options.measures):
         measures = dataset.measures
-    stored = dataset.current_qrels if dataset else None
+    stored, judgements = dataset.current_qrels if dataset else None, collection.judgements.get(options.split)
+    # Other judgments have only the answers and subtopics of the same import.
+    kept = stored if stored and (judgements is None or judgements.sha256 == stored.sha256) else Qrels()
     yield from check_inputs(
         measures,
-        has_answers=bool(collection.corpus and (collection.answers or (stored and stored.answers_sha256))),
-        has_subtopics=bool(collection.subtopics or (stored and stored.subtopics_sha256)),
+        has_answers=bool(collection.corpus and (collection.answers or kept.answers_sha256)),
+        has_subtopics=bool(collection.subtopics or kept.subtopics_sha256),
     )
 
 

@@ -28,7 +28,6 @@ from evaluation.core.problems import InvalidContent, Problem
 from evaluation.judgements.answers import read_answers
 from evaluation.judgements.merge import write_judgements
 from evaluation.judgements.qrels import Qrels, read_excluded, read_grades, read_qrels
-from evaluation.judgements.subtopics import highest_grades, read_subtopics, write_subtopics
 from evaluation.verification.comparing import Judgements
 from leaderboard.datasets.problems import in_file, name_some, problem, unknown_ids
 from leaderboard.datasets.qrels import JudgementFile, documents_not_in_corpus
@@ -136,7 +135,7 @@ class Inspection:
         Raises InvalidContent with all problems of all files.
         """
         source, options, work = self.source, self.options, self.work
-        query_statistics = corpus = answers = subtopics = excluded = None
+        query_statistics = corpus = answers = excluded = None
         if source.queries is not None:
             with self._collect_problems():
                 query_statistics = check_queries(source.queries, self.query_ids.add, partial(self.progress, "queries"))
@@ -162,9 +161,6 @@ class Inspection:
         if source.answers is not None:
             with self._collect_problems(source.answers.name):
                 answers = self._read_answers(source.answers)
-        if source.subtopics is not None:
-            with self._collect_problems(source.subtopics.name):
-                subtopics = self._read_subtopics(source.subtopics)
         if source.excluded is not None:
             with self._collect_problems(source.excluded.name):
                 excluded = self._read_excluded(source.excluded)
@@ -181,7 +177,7 @@ class Inspection:
             id_table=self.id_table,
             topics=self._find_topics(source.queries, query_statistics),
             answers=answers,
-            subtopics=subtopics,
+            subtopics=PlainFile(source.subtopics, file_sha256(source.subtopics)) if source.subtopics else None,
             judgements=self.judgements,
             origin={name: value for name, value in origin.items() if value},
             excluded=excluded,
@@ -257,37 +253,6 @@ class Inspection:
             hint = "Every judged query needs an answer. Remove queries without one from the judgments."
             raise InvalidContent.build(problem("unanswered_query", message, hint, count=len(unanswered_queries)))
         return _write_expanded(path, self.work / "plain-answers.jsonl")
-
-    def _read_subtopics(self, path: Path) -> PlainFile:
-        """Return the judgments by subtopic in a plain file.
-
-        Raises InvalidContent for an invalid file, and if a judged query or only one of the two files has a judgment.
-        """
-        grades = read_subtopics(path)
-        pairs = highest_grades(grades)
-        judgements = self.judgements.get(self.options.split)
-        judged = read_grades(judgements.path) if judgements else pairs
-        missing_queries = [query.decode() for query in judged if query not in pairs]
-        other_pairs = [
-            f"{query.decode()} {document.decode()}"
-            for query, graded in pairs.items()
-            for document in graded
-            if document not in judged.get(query, ())
-        ]
-        problems = []
-        if missing_queries:
-            message = f"{len(missing_queries):,} judged queries have no subtopic: {name_some(missing_queries)}"
-            hint = "Every judged query needs a subtopic. Remove queries without one from the judgments."
-            problems.append(problem("query_without_subtopics", message, hint, count=len(missing_queries)))
-        if other_pairs:
-            message = f"{len(other_pairs):,} pairs are not judged in the qrels: {name_some(other_pairs)}"
-            hint = "Add their highest grades to the qrels, or leave the qrels out."
-            problems.append(problem("subtopics_not_judged", message, hint, count=len(other_pairs)))
-        if problems:
-            raise InvalidContent.build(*problems)
-        target = self.work / "plain-subtopics.txt"
-        write_subtopics(grades, target)
-        return PlainFile(target, file_sha256(target))
 
     def _read_excluded(self, path: Path) -> JudgementFile:
         """Return the excluded documents, with an uncompressed copy of their file.

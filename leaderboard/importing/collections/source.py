@@ -2,10 +2,10 @@
 
 The layout is that of BEIR: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`. Optional files are `qrels.txt` in
 TREC format for the scored split, `document-ids.txt` if the documents cannot be stored, `answers.jsonl` for measures
-that search for answers in texts, `subtopics.txt` for measures over subtopics, `excluded.tsv` for documents excluded
-from the rankings of single queries, and `tags.tsv` for query tags. All names may end in `.gz`. Files in other formats
-can replace any of the first three, and are converted (`Conversion`). Qrels with subtopics are separated into
-`subtopics.txt` and qrels with the highest grades.
+that search for answers in texts, `excluded.tsv` for documents excluded from the rankings of single queries, and
+`tags.tsv` for query tags. All names may end in `.gz`. Files in other formats can replace any of the first three,
+and are converted (`Conversion`). So are judgments by subtopic (`subtopic-qrels.txt`), from which other measures use the
+highest grades.
 """
 
 import re
@@ -29,7 +29,7 @@ from evaluation.collections.other_formats import (
 from evaluation.collections.tables import convert_judgements, convert_texts, has_other_names
 from evaluation.core.problems import InvalidContent, Problem
 from evaluation.judgements.merge import write_judgements as write_grades
-from evaluation.judgements.subtopics import has_subtopics, highest_grades, read_subtopics
+from evaluation.judgements.subtopics import has_subtopics, highest_grades, read_subtopics, write_subtopics
 from leaderboard.datasets.problems import in_file, missing_file, name_some, problem
 
 #: Progress callback with the name of the stage and the fraction done, 0 to 1.
@@ -37,7 +37,7 @@ Progress = Callable[[str, float], None]
 
 _MEMBER = re.compile(
     r"(?P<root>(?:.+/)?)"
-    r"(?:(?P<plain>corpus|queries|answers)\.jsonl|(?P<text>document-ids|subtopics)\.txt|(?P<trec>qrels)\.(?:txt|tsv)|(?P<pairs>excluded|tags)\.tsv"
+    r"(?:(?P<plain>corpus|queries|answers)\.jsonl|(?P<ids>document-ids)\.txt|(?P<trec>(?:subtopic-)?qrels)\.(?:txt|tsv)|(?P<pairs>excluded|tags)\.tsv"
     r"|qrels/(?P<split>[A-Za-z0-9_-]{1,20})\.(?:tsv|txt))(?:\.gz)?"
 )
 
@@ -248,8 +248,6 @@ def _find_parts(names: Iterable[str], split: str) -> tuple[dict[str, str], list[
             if other_name != name:
                 message = f"{other_name} and {name} contain the same part of the collection"
                 problems.append(problem("ambiguous_files", message, "Keep one of the two."))
-    if "subtopics.txt" in parts:
-        parts.setdefault(f"qrels-{split}.tsv", parts["subtopics.txt"])
     return parts, problems
 
 
@@ -257,8 +255,8 @@ def _get_part(match: re.Match[str], split: str) -> str:
     """Return the part that a file of BEIR's layout contains, such as `corpus.jsonl` or `qrels-test.tsv`."""
     if match["pairs"]:
         return f"{match['pairs']}.tsv"
-    if match["plain"] or match["text"]:
-        return f"{match['plain']}.jsonl" if match["plain"] else f"{match['text']}.txt"
+    if match["plain"] or match["ids"]:
+        return f"{match['plain']}.jsonl" if match["plain"] else "document-ids.txt"
     return f"qrels-{match['split'] or split}.tsv"
 
 
@@ -287,7 +285,7 @@ def _convert(files: dict[str, Path], problems: list[Problem], options: ImportOpt
             hint = f"Choose one of the available splits: --split {', '.join(sorted(qrels))}."
         problems.append(missing_file(f"qrels/{options.split}.tsv", hint))
     ids, answers = files.get("document-ids.txt"), files.get("answers.jsonl")
-    others = files.get("excluded.tsv"), files.get("tags.tsv"), files.get("subtopics.txt")
+    others = files.get("excluded.tsv"), files.get("tags.tsv"), conversion.subtopics
     return CollectionFiles(corpus, queries, ids, answers, qrels, conversion.topic_field, *others, tuple(problems))
 
 
@@ -329,6 +327,7 @@ class Conversion:
         self.files: dict[str, Path] = {}
         self.problems: list[Problem] = []
         self.topic_field = ""
+        self.subtopics: Path | None = None
         self._given, self._options = files, options
         for part, path in files.items():
             convert = self._converter(part, path)
@@ -343,8 +342,6 @@ class Conversion:
                 self.problems += error.report.problems
             else:
                 self.files[part] = target
-        if not self.problems:
-            self._separate_subtopics(work / "converted")
         if options.topic_field and not self.topic_field and not self.problems:
             message = f"--topic-field {options.topic_field}: the queries are not TREC topics"
             self.problems.append(problem("topic_field", message, "Omit this option."))
@@ -355,6 +352,8 @@ class Conversion:
             return partial(convert_judgements if part.startswith("qrels-") else convert_texts, [path])
         match = _OTHER_FORMAT.fullmatch(path.name)
         if match is None:
+            if part.startswith("qrels-") and (path.name.startswith("subtopic-qrels.") or has_subtopics(path)):
+                return partial(self._separate_subtopics, part, path)
             texts = part in ("corpus.jsonl", "queries.jsonl")
             return partial(convert_texts, [path]) if texts and has_other_names(path, part) else None
         if match["topics"]:
@@ -363,21 +362,16 @@ class Conversion:
             return partial(self._convert_smart_judgements, path)
         return lambda target: write_records(target, read_smart(path))
 
-    def _separate_subtopics(self, folder: Path) -> None:
-        """Replace judgments by subtopic with their highest grades. Those of the scored split are also its subtopics."""
-        for part, path in [*self.files.items()]:
-            if not part.startswith("qrels-") or not has_subtopics(path):
-                continue
-            if part == f"qrels-{self._options.split}.tsv":
-                self.files.setdefault("subtopics.txt", path)
-            try:
-                grades = highest_grades(read_subtopics(path))
-            except InvalidContent as error:
-                self.problems += in_file(short_name(path.as_posix()), error.report.problems)
-                continue
-            folder.mkdir(exist_ok=True)
-            self.files[part] = folder / part
-            write_grades(grades, self.files[part])
+    def _separate_subtopics(self, part: str, path: Path, target: Path) -> None:
+        """Write the highest grades of judgments by subtopic, and for the scored split, the judgments by subtopic."""
+        try:
+            grades = read_subtopics(path)
+        except InvalidContent as error:
+            raise InvalidContent.build(*in_file(short_name(path.as_posix()), error.report.problems)) from error
+        write_grades(highest_grades(grades), target)
+        if part == f"qrels-{self._options.split}.tsv":
+            self.subtopics = target.with_name("subtopic-qrels.txt")
+            write_subtopics(grades, self.subtopics)
 
     def _convert_topics(self, path: Path, target: Path) -> None:
         self.topic_field, queries = select_queries(path, read_topics(path), self._options.topic_field)

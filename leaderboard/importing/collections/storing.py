@@ -81,7 +81,7 @@ def store_content(
         id_table_sha256=id_table_sha256,
         judgements=public_judgements,
         answers=store(answers.path, "answers.gz") if answers and not options.hidden else None,
-        subtopics=store(subtopics.path, "subtopics.gz") if subtopics and not options.hidden else None,
+        subtopics=store(subtopics.path, "subtopic-qrels.gz") if subtopics and not options.hidden else None,
         excluded=store(excluded.path, "excluded.gz") if excluded else None,
         candidates=_store_candidates(collection, options.split, work) if options.candidates_only else None,
         tags=source.tags,
@@ -178,7 +178,7 @@ def offer_content(
         (Kind.EXCLUDED, content.excluded, files.EXCLUDED_NAME, ""),
         (Kind.CANDIDATES, content.candidates, "candidates.txt.gz", ""),
         (Kind.QRELS, content.answers, "answers.jsonl.gz", "The answer strings"),
-        (Kind.QRELS, content.subtopics, "subtopics.txt.gz", "The judgments by subtopic"),
+        (Kind.QRELS, content.subtopics, "subtopic-qrels.txt.gz", "The judgments by subtopic"),
     ):
         if stored_file is not None:
             files.offer_file(version, kind, stored_file, name, description)

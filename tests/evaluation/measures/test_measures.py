@@ -109,11 +109,13 @@ def test_how_many_documents_a_measure_needs(name: str, depth: int) -> None:
 
 @pytest.mark.parametrize(("name", "close"), [
     ("nERR@20", "ERR@20, nDCG@20"), ("hits@5", "Success@5, R@5, P@5"),
-    ("xinfAP", "infAP, AP"), ("infNDCG", "infAP, AP"), ("statMAP", "infAP, AP"), ("p-MRR", "nDCG@10, AP"), ("gm_map", "AP, Bpref"), ("SetF@10", "SetP, SetR, SetF"),
+    ("xinfAP", "infAP, AP"), ("infNDCG", "infAP, AP"), ("statMAP", "infAP, AP"), ("p-MRR", "nDCG@10, AP"),
+    ("gm_map", "AP, Bpref"), ("SetF@10", "SetP, SetR, SetF"),
     ("SetF(beta=2.0)", "SetP, SetR, SetF"), ("IPrec", "IPrec@0.1, AP"), ("IPrec@1.5", "IPrec@0.1, AP"),
     ("11pt_avg", "IPrec@0.1, AP"),
     ("alpha_nDCG(alpha=0.7)@20", "alpha_nDCG@20, NRBP"), ("NRBP@5", "alpha_nDCG@5, NRBP"),
-    ("ERR_IA(judged_only=True)@5", "ERR_IA@5, AP_IA, StRecall@5"), ("Accuracy@10", "Success@10"), ("accuracy_at_10", "Success@10"),
+    ("ERR_IA(judged_only=True)@5", "ERR_IA@5, AP_IA, StRecall@5"),
+    ("Accuracy@10", "Success@10"), ("accuracy_at_10", "Success@10"),
     ("dcg@10", "nDCG@10"), ("Rndcg", "nDCG@10"), ("num_rel_ret", "Success@10, R@10, P@10"),
     ("relative_P_5", "P@5, AP, RBP"), ("Bpref@10", "Bpref"), ("nDCG(rel=2)@10", "nDCG@10"),
     ("P(judged_only=True)@5", "P@5"),

@@ -37,13 +37,14 @@ NDEVAL = {
     for k in (2, 5, 20)
 } | {"NRBP": "NRBP", "nNRBP": "nNRBP", "AP_IA": "MAP-IA"}  # fmt: skip
 DOCUMENTS = [b"a", b"A", b"b", b"10", b"9", "é".encode(), *(b"document-%d" % number for number in range(14))]
-#: Grades by subtopic, query, and document.
+#: Grades by query, document, and subtopic.
 subtopic_grades = st.dictionaries(
-    st.sampled_from([b"1", b"2", b"3", b"10"]),
+    st.sampled_from([b"q1", b"q2"]),
     st.dictionaries(
-        st.sampled_from([b"q1", b"q2"]),
-        st.dictionaries(st.sampled_from(DOCUMENTS), st.integers(-1, 2), min_size=1),
+        st.tuples(st.sampled_from(DOCUMENTS), st.sampled_from([b"1", b"2", b"3", b"10"])),
+        st.integers(-1, 2),
         min_size=1,
+        max_size=40,
     ),
     min_size=1,
 )
@@ -73,9 +74,8 @@ def ndeval(grades: SubtopicGrades, run: Mapping[str, Mapping[str, float]], level
     """ndeval's values of a run in the order of trec_eval."""
     judged = [
         (query.decode(), subtopic.decode(), document.decode(), grade)
-        for subtopic, by_query in grades.items()
-        for query, graded in by_query.items()
-        for document, grade in graded.items()
+        for query, graded in grades.items()
+        for (document, subtopic), grade in graded.items()
         if grade >= 0
     ]
     ordered = [
@@ -90,7 +90,7 @@ def ndeval(grades: SubtopicGrades, run: Mapping[str, Mapping[str, float]], level
 @given(subtopic_grades, rankings, st.integers(1, 2))
 @QUIET
 def test_values_are_those_of_ndeval(
-    tmp_path: Path, grades: dict[bytes, dict[bytes, dict[bytes, int]]], run: dict[str, dict[str, float]], level: int
+    tmp_path: Path, grades: SubtopicGrades, run: dict[str, dict[str, float]], level: int
 ) -> None:
     names = [name.replace("@", f"(rel={level})@") if "@" in name else f"{name}(rel={level})" for name in NDEVAL]
     result = scored(tmp_path / "run.txt", grades, run, *names)
@@ -104,11 +104,11 @@ def test_values_are_those_of_ndeval(
 @NO_ROUND
 def test_real_runs_have_the_values_of_ndeval() -> None:
     """The judgments of TREC-COVID's first round, divided among five subtopics by their documents' ids."""
-    grades: dict[bytes, dict[bytes, dict[bytes, int]]] = {}
+    grades: dict[bytes, dict[tuple[bytes, bytes], int]] = {}
     qrels = read_qrels(ROUND / "qrels.txt")
     for query, document, grade in qrels.judgements():
         for subtopic in {sum(document.encode()) % 5, len(query) + sum(document.encode()) % 3}:
-            grades.setdefault(b"%d" % subtopic, {}).setdefault(query.encode(), {})[document.encode()] = grade
+            grades.setdefault(query.encode(), {})[document.encode(), b"%d" % subtopic] = grade
     path = sorted((ROUND / "runs").glob("*.gz"))[0]
     run: dict[str, dict[str, float]] = {}
     with gzip.open(path, "rt") as lines:
@@ -121,7 +121,8 @@ def test_real_runs_have_the_values_of_ndeval() -> None:
 
 
 def test_a_repeated_subtopic_gains_half_as_much(tmp_path: Path) -> None:
-    grades = {b"1": {b"q": {b"d1": 1, b"d2": 1}}, b"2": {b"q": {b"d3": 1, b"d4": 0}}, b"3": {b"q": {b"d4": 0}}}
+    pairs = {(b"d1", b"1"): 1, (b"d2", b"1"): 1, (b"d3", b"2"): 1, (b"d4", b"2"): 0, (b"d4", b"3"): 0}
+    grades = {b"q": pairs}
     run = {"q": {"d1": 3.0, "d2": 2.0, "d3": 1.0}}
     measures = ("ERR_IA@3", "nERR_IA@3", "NRBP", "StRecall@2", "StRecall@3", "P_IA@2", "AP_IA", "ERR_IA@1", "R@3")
     (values,) = scored(tmp_path / "run.txt", grades, run, *measures).per_query

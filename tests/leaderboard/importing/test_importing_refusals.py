@@ -363,6 +363,23 @@ def test_a_measure_that_looks_for_answers_needs_them_and_texts(tmp_path: Path) -
     assert without_texts.code == "missing_answers"
 
 
+DIVERSITY = "q1 1 d1 2\nq1 2 d1 1\nq1 1 d2 1\nq2 1 d3 1\n"
+
+
+def test_a_measure_over_subtopics_needs_them(tmp_path: Path) -> None:
+    problem = only_problem(tmp_path, {}, primary="alpha_nDCG@20", measures=("NRBP", "R@100"))
+    assert problem.code == "missing_subtopics"
+    assert problem.message.startswith("alpha_nDCG@20 and NRBP cannot be computed, because the dataset lacks judgments")
+
+
+def test_problems_of_qrels_with_subtopics_name_the_file_and_its_lines(tmp_path: Path) -> None:
+    changes = {"qrels/test.tsv": None, "qrels.txt": DIVERSITY + "q2 1 d3 1\nq2 2 d3 one\n"}
+    repeated, grade = sorted(problems_of(write_folder(tmp_path, changes)), key=lambda problem: problem.lines)
+    assert repeated.message.startswith("qrels.txt: a document judged twice for a subtopic")
+    assert grade.message.startswith("qrels.txt: a grade that is not a whole number")
+    assert (repeated.lines, grade.lines) == ((5,), (6,))
+
+
 def test_a_judged_query_without_an_answer_and_answers_that_never_end_are_one_line_each(
     tmp_path: Path,
 ) -> None:
