@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +25,6 @@ from evaluation.core.problems import InvalidContent, LineProblems
 from evaluation.judgements.forms import PROBLEMS, is_id, judgement_lines, whole_grade
 from evaluation.kernel.layout import pad_text
 from evaluation.kernel.library import JudgedTable, compute_keys
-
-T = TypeVar("T", bound=Mapping[bytes, object])
 
 #: Texts for lines that cannot be used: code → (message, hint).
 QRELS_PROBLEMS = {
@@ -119,14 +116,15 @@ class Qrels:
         pool = None
         if negative_count:
             numbers, judged_documents = iter(range(len(documents))), set(documents)
-            places = {
-                query: {
-                    document: next(numbers) if grade >= 0 else len(documents) + (document in judged_documents)
-                    for document, grade in sorted(judgements[query].items())
+            pool = cls._from_bytes(
+                {
+                    query: {
+                        document: next(numbers) if grade >= 0 else len(documents) + (document in judged_documents)
+                        for document, grade in sorted(judgements[query].items())
+                    }
+                    for query in queries
                 }
-                for query in queries
-            }
-            pool = cls._from_bytes(places)
+            )
         return cls(
             query_ids=tuple(query.decode() for query in queries),
             offsets=np.array(counts, np.int64),
@@ -283,7 +281,9 @@ def add_judgement(
     return None
 
 
-def check_complete(judgements: T, problems: LineProblems, texts: Mapping[str, tuple[str, str]]) -> T:
+def check_complete(
+    judgements: dict[bytes, dict[bytes, int]], problems: LineProblems, texts: Mapping[str, tuple[str, str]]
+) -> dict[bytes, dict[bytes, int]]:
     """Return the judgments unchanged. Raises InvalidContent if there are problems, or no judgments."""
     if problems:
         raise InvalidContent.build(*problems.report(texts))

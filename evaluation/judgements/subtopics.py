@@ -6,7 +6,7 @@ for several subtopics of a query. Other measures use the highest of these grades
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Self
@@ -23,14 +23,13 @@ from evaluation.judgements.qrels import QRELS_PROBLEMS, Qrels, check_complete
 #: Grades as `{query id: {(document id, subtopic): grade}}`, including negative ones.
 SubtopicGrades = Mapping[bytes, Mapping[tuple[bytes, bytes], int]]
 
-_PROBLEMS = {
-    **QRELS_PROBLEMS,
-    "fields": ("not four fields: {lines}", "Write `query subtopic document grade`."),
+_PROBLEMS = QRELS_PROBLEMS | {
+    "fields": ("not `query subtopic document grade`: {lines}", "Write four fields, and whole numbers as grades."),
     "duplicate": ("a document judged twice for a subtopic: {lines}", "Judge each document once per subtopic."),
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Subtopics:
     """Judgments by subtopic, and their positions among the judgments of other measures.
 
@@ -39,14 +38,12 @@ class Subtopics:
         query: Row of each subtopic's query in the other qrels.
         offsets: Judgment i of the other qrels has the places from `offsets[i]` to `offsets[i + 1]`.
         places: Numbers of judgments in `qrels`.
-        ideal_gains: Query rows, ranks, and gains of ideal rankings, by relevance level and depth.
     """
 
     qrels: Qrels
     query: NDArray[np.int64]
     offsets: NDArray[np.int64]
     places: NDArray[np.int64]
-    ideal_gains: dict[tuple[int, int], NDArray[np.float64]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def align(cls, grades: SubtopicGrades, qrels: Qrels) -> Self:
@@ -74,29 +71,25 @@ def read_subtopics(path: Path) -> SubtopicGrades:
     problems = LineProblems()
     for number, line in enumerate(open_lines(path), start=1):
         fields = line.removeprefix(BYTE_ORDER_MARK if number == 1 else b"").split()
-        grade = whole_grade(fields[-1].decode(errors="replace")) if fields else None
-        if fields and len(fields) != 4:
+        grade = whole_grade(fields[-1].decode(errors="replace")) if fields else 0
+        is_utf8 = line.decode(errors="ignore").encode() == line
+        if len(fields) not in (0, 4) or grade is None or not (is_utf8 and all(map(is_id, fields))):
             problems.note("fields", number)
-        elif b"".join(fields).decode(errors="ignore").encode() != b"".join(fields):
-            problems.note("encoding", number)
-        elif fields and (grade is None or not all(map(is_id, fields))):
-            problems.note("grade" if grade is None else "identifier", number)
-        elif fields and grade is not None:
-            query, subtopic, document, _ = fields
-            if grades.setdefault(query, {}).setdefault((document, subtopic), number) != number:
+        elif fields:
+            graded, pair = grades.setdefault(fields[0], {}), (fields[2], fields[1])
+            if pair in graded:
                 problems.note("duplicate", number)
-            grades[query][document, subtopic] = grade
-    return check_complete(grades, problems, _PROBLEMS)
+            graded[pair] = grade
+    check_complete(highest_grades(grades), problems, _PROBLEMS)
+    return grades
 
 
 def has_subtopics(path: Path) -> bool:
     """Return whether a file of judgments in TREC's form judges a document for several subtopics of a query."""
     subtopics: dict[tuple[bytes, bytes], bytes] = {}
     with suppress(InvalidContent):
-        for fields in filter(None, map(bytes.split, open_lines(path))):
-            if len(fields) != 4:
-                return False
-            if subtopics.setdefault((fields[0], fields[2]), fields[1]) != fields[1]:
+        for query, subtopic, document, _ in (fields for line in open_lines(path) if len(fields := line.split()) == 4):
+            if subtopics.setdefault((query, document), subtopic) != subtopic:
                 return True
     return False
 
@@ -111,9 +104,6 @@ def highest_grades(grades: SubtopicGrades) -> dict[bytes, dict[bytes, int]]:
 
 def write_subtopics(grades: SubtopicGrades, target: Path) -> None:
     """Write judgments by subtopic, sorted by the ids' bytes, so that equal judgments produce equal files."""
-    with target.open("wb") as output:
-        for query, graded in sorted(grades.items(), key=itemgetter(0)):
-            output.writelines(
-                b"%b %b %b %d\n" % (query, subtopic, document, grade)
-                for (document, subtopic), grade in sorted(graded.items())
-            )
+    lines = ((query, *pair, grade) for query, graded in grades.items() for pair, grade in graded.items())
+    text = (b"%b %b %b %d\n" % (query, subtopic, document, grade) for query, document, subtopic, grade in sorted(lines))
+    target.write_bytes(b"".join(text))

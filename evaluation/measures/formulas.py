@@ -43,9 +43,8 @@ class JudgedRankings:
         relevance_level: Lowest relevant grade for binary measures that do not specify one.
         answers: Positions of answers in the texts, if known.
         judgement: Number of the judgment of each retrieved judged document.
-        pooled_query: Row in the qrels for each retrieved document with a negative grade, which means pooled but not
-            judged, ascending.
-        pooled_rank: Rank of each of these documents, ascending within a query.
+        pooled: Row in the qrels and rank of each retrieved document with a negative grade, which means pooled but not
+            judged. Shape (2, documents), sorted.
         subtopics: Judgments by subtopic, if known.
     """
 
@@ -59,8 +58,7 @@ class JudgedRankings:
     relevance_level: int = 1
     answers: FoundAnswers | None = None
     judgement: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    pooled_query: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    pooled_rank: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    pooled: NDArray[np.int64] = field(default_factory=lambda: np.zeros((2, 0), np.int64))
     subtopics: Subtopics | None = None
 
     @property
@@ -269,10 +267,6 @@ def bpref(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     return divide(ranking.query_sums((1 - share) * relevant), possible)
 
 
-#: INFAP_EPSILON of trec_eval, which keeps an estimate from few judgments defined.
-_INFERRED_EPSILON = 0.00001
-
-
 def inferred_average_precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Return infAP as in trec_eval, which estimates precision from the judged sample of the pool.
 
@@ -282,11 +276,9 @@ def inferred_average_precision(ranking: JudgedRankings, k: int | None, level: in
     relevant = ranking.relevant(level)
     relevant_above = ranking.running_counts(relevant) - 1.0
     judged_above = ranking.running_counts(np.ones_like(relevant)) - 1.0
-    scale = int(max(ranking.rank.max(initial=0), ranking.pooled_rank.max(initial=0))) + 1
-    pooled = ranking.pooled_query * scale + ranking.pooled_rank
-    first = ranking.query * scale
+    pooled, first = ranking.pooled[0] * _MAX_CUTOFF + ranking.pooled[1], ranking.query * _MAX_CUTOFF
     pooled_above = judged_above + np.searchsorted(pooled, first + ranking.rank) - np.searchsorted(pooled, first)
-    share = (relevant_above + _INFERRED_EPSILON) / (judged_above + 2 * _INFERRED_EPSILON)
+    share = (relevant_above + 1e-5) / (judged_above + 2e-5)  # INFAP_EPSILON of trec_eval
     precision = (1 + pooled_above * share) / ranking.rank
     return divide(ranking.query_sums(precision * relevant), ranking.relevant_totals(level))
 

@@ -87,8 +87,6 @@ class Family:
 _HIGHEST_CUTOFF = 100_000
 #: Negligible change of RBP; documents below a depth change it by at most p^depth. Boards show at most four decimals.
 _RBP_RESIDUAL = 0.00005
-#: Number of documents after which NRBP changes by at most that: its residual is 1.5 · 0.5^depth.
-_NRBP_DEPTH = 15
 _JARVELIN = "Järvelin & Kekäläinen, TOIS 20(4), 2002"
 _TREC = "Buckley & Voorhees, in TREC: Experiment and Evaluation in Information Retrieval, 2005"
 _BEIR = "Thakur et al., BEIR, NeurIPS Datasets and Benchmarks 2021"
@@ -118,42 +116,45 @@ def interpolated_precision(recall: float) -> Family:
     )  # fmt: skip
 
 
+#: Names, discount, sum, depth without cutoff, and source of measures of novelty: divided by the highest gain, or by an
+#: ideal one.
 _NOVELTY = (
-    ("alpha_DCG", "alpha_nDCG", "DCG", "G_i / log₂(i + 1)", "Clarke et al., SIGIR 2008"),
-    ("ERR_IA", "nERR_IA", "ERR", "G_i / i", "Chapelle et al., CIKM 2009"),
-    ("NRBP", "nNRBP", "RBP", "G_i · 0.5^{i−1}", "Clarke, Kolla & Vechtomova, ICTIR 2009"),
+    ("alpha_DCG", "alpha_nDCG", "DCG", "G_i / log₂(i + 1)", 0, "Clarke et al., SIGIR 2008"),
+    ("ERR_IA", "nERR_IA", "ERR", "G_i / i", 0, "Chapelle et al., CIKM 2009"),
+    ("NRBP", "nNRBP", "RBP", "G_i · 0.5^{i−1}", 15, "Clarke, Kolla & Vechtomova, ICTIR 2009"),
 )
+#: Name, measure of each subtopic, alias, depth without cutoff, and source of means over subtopics.
 _INTENT_AWARE = (
-    ("P_IA", "P", formulas.precision, subtopic_references.precision, "Agrawal et al., WSDM 2009", ("P-IA@{k}",)),
-    ("AP_IA", "AP", formulas.average_precision, subtopic_references.average_precision, "Agrawal et al., WSDM 2009",
-     ("MAP_IA", "MAP-IA")),
-    ("StRecall", "Success", formulas.success, subtopic_references.recall, "Zhai et al., SIGIR 2003", ("strec@{k}",)),
+    ("P_IA", formulas.precision, subtopic_references.precision, "P-IA@{k}", 0, "Agrawal et al., WSDM 2009"),
+    ("AP_IA", formulas.average_precision, subtopic_references.average_precision, "MAP_IA", _HIGHEST_CUTOFF,
+     "Agrawal et al., WSDM 2009"),
+    ("StRecall", formulas.success, subtopic_references.success, "strec@{k}", 0, "Zhai et al., SIGIR 2003"),
 )  # fmt: skip
 
 
 def subtopic_families() -> Iterator[Family]:
-    """Yield the families of measures over subtopics, as in TREC's ndeval."""
-    ideals = ("of documents that are relevant to all subtopics", "of the greedy ideal ranking")
-    for *names, discount, term, source in _NOVELTY:
-        depth = _NRBP_DEPTH if discount == "RBP" else 0
-        for name, ideal in zip(names, ideals, strict=True):
-            is_normalized = ideal == ideals[1]
+    """Yield the families of measures over subtopics, as in TREC's ndeval.
+
+    The residual of NRBP below a depth d is 1.5 · 0.5^d.
+    """
+    for *names, discount, gain, depth, source in _NOVELTY:
+        for name, ideal in zip(names, ("documents with all subtopics", "the greedy ideal ranking"), strict=True):
+            parameters = discount, name == names[1]
             yield Family(
-                name, subtopics.NoveltyGain(discount, is_normalized),
-                subtopic_references.NoveltyGain(discount, is_normalized),
-                f"{discount} of the query’s subtopics, where each repeated subtopic gains half as much (α = 0.5), as a "
-                f"share of that {ideal}.",
-                f"Σ_{{i≤k}} {term}, divided by that {ideal}; G_i = Σ 0.5^c over the subtopics of document i, where c "
-                "is the number of earlier documents of the subtopic",
-                source, "none" if depth else "required", depth=depth,
-                aliases=() if depth else (name.replace("_", "-") + "@{k}",), reads_subtopics=True,
+                name, subtopics.NoveltyGain(*parameters), subtopic_references.NoveltyGain(*parameters),
+                f"{discount} of the query’s subtopics, as a share of that of {ideal}. Each repeated subtopic gains "
+                "half as much (α = 0.5).",
+                f"Σ_{{i≤k}} {gain}, divided by that of {ideal}; G_i = Σ 0.5^c over the subtopics of document i, where "
+                "c is the number of earlier documents of the subtopic",
+                source, "none" if depth else "required", depth=depth, reads_subtopics=True,
+                aliases=() if depth else (name.replace("_", "-") + "@{k}",),
             )  # fmt: skip
-    for name, measure, formula, reference, source, aliases in _INTENT_AWARE:
+    for name, formula, reference, alias, depth, source in _INTENT_AWARE:
+        measure = {"StRecall": "Success"}.get(name, name.removesuffix("_IA"))
         yield Family(
             name, subtopics.IntentAware(formula), reference, f"{measure}, averaged over the subtopics of the query.",
-            f"(1 / S) Σ_t {measure} of subtopic t; S is the number of subtopics with a relevant document", source,
-            "none" if name == "AP_IA" else "required", depth=_HIGHEST_CUTOFF if name == "AP_IA" else 0,
-            aliases=aliases, reads_subtopics=True,
+            f"(1 / S) Σ_t {measure} of subtopic t; S is the number of subtopics with a relevant document",
+            source, "none" if depth else "required", depth=depth, reads_subtopics=True, aliases=(alias,),
         )  # fmt: skip
 
 
@@ -512,15 +513,13 @@ _BY_NAME = {
 _NOT_SUPPORTED = (
     (r"nerr(?!_)[0-9]*", "a normalized ERR", ("ERR@{k}", "nDCG@{k}")),
     (r"xinfap|inf_?ndcg|stat_?m?ap|stat_?ndcg", "qrels state no sampling strata or probabilities", ("infAP", "AP")),
-    (r"gm_?map|gm_?ap|gm_bpref", "a geometric mean over queries, for which intervals and tests of means are invalid",
-     ("AP", "Bpref")),
+    (r"gm_?map|gm_?ap|gm_bpref", "a geometric mean, for which intervals and tests are not valid", ("AP", "Bpref")),
     (r"p_?mrr", "a change between two queries, not a value of one", ("nDCG@{k}", "AP")),
     (r"iprec", "it needs a level of recall from 0 to 1", ("IPrec@0.1", "AP")),
     (r"11pt", "a mean of interpolated precision", ("IPrec@0.1", "AP")),
     (r"set_\w+|set(p|r|f|ap|relp)", "it accepts no cutoff and no parameter except rel", ("SetP", "SetR", "SetF")),
-    (r"alpha.?n?dcg|n?nrbp", "α and β are 0.5, and only NRBP has no cutoff", ("alpha_nDCG@{k}", "NRBP")),
-    (r"(m?ap|p|ndcg|n?err).ia|s(ub)?t(opic_)?rec(all)?", "another form of a measure over subtopics",
-     ("ERR_IA@{k}", "AP_IA", "StRecall@{k}")),
+    (r"alpha.?n?dcg|n?nrbp|(m?ap|p|ndcg|n?err).ia|s(ub)?t(opic_)?rec(all)?",
+     "another form of a measure over subtopics; α and β are 0.5", ("alpha_nDCG@{k}", "ERR_IA@{k}", "NRBP")),
     (r"hits|num_?(q|ret|rel(_?ret)?)", "a count; a hit rate is Success", ("Success@{k}", "R@{k}", "P@{k}")),
     (r"(\w+_)?accuracy", "defined differently by BEIR and ir_measures; BEIR's is Success", ("Success@{k}",)),
     (r"s?dcg|n?cg|rndcg|ndcg_rel|bing|g", "another kind of gain", ("nDCG@{k}",)),

@@ -5,8 +5,8 @@ here all ranks have the same definition.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ DISCOUNTS: dict[str, Callable[[NDArray[np.int64]], Values]] = {
 
 
 def _separate(ranking: JudgedRankings) -> tuple[Subtopics, JudgedRankings]:
-    """Return the judgments by subtopic, and the ranking of each query with a row for each of its subtopics."""
+    """Return the judgments by subtopic, and the judged documents of each query, with a row for each subtopic."""
     subtopics = ranking.subtopics
     if subtopics is None:
         raise ValueError("the measure requires judgments by subtopic, but there are none")
@@ -34,10 +34,9 @@ def _separate(ranking: JudgedRankings) -> tuple[Subtopics, JudgedRankings]:
     source = np.repeat(np.arange(len(counts)), counts)
     place = subtopics.places[np.arange(len(source)) + np.repeat(first - (np.cumsum(counts) - counts), counts)]
     order = np.argsort(subtopics.qrels.rows[place], kind="stable")
-    place, rank, nothing = place[order], ranking.rank[source[order]], np.zeros(0, np.int64)
-    grade, retrieved = subtopics.qrels.grades[place].astype(np.int64), ranking.retrieved[subtopics.query]
-    rows = subtopics.qrels.rows[place]
-    return subtopics, JudgedRankings(subtopics.qrels, rows, rank, grade, nothing, nothing, retrieved)
+    rows, grade = subtopics.qrels.rows[place[order]], subtopics.qrels.grades[place[order]].astype(np.int64)
+    separate = {"qrels": subtopics.qrels, "query": rows, "rank": ranking.rank[source[order]], "grade": grade}
+    return subtopics, replace(ranking, **separate)
 
 
 @dataclass(frozen=True)
@@ -77,28 +76,26 @@ class NoveltyGain:
         return divide(gain, ranking.query_sums(separate.relevant_totals(level) > 0, subtopics.query) * highest)
 
 
+@lru_cache(maxsize=64)
 def _rank_ideally(subtopics: Subtopics, level: int, depth: int) -> NDArray[np.float64]:
     """Return query rows, ranks, and gains of ideal rankings of `depth` documents at most, shape (3, documents).
 
     The next document is always one with the highest gain; of several, the one with the highest id, as in ndeval. An
     optimal ranking is NP-complete (Clarke et al., SIGIR 2008).
     """
-    if (key := (level, depth)) in subtopics.ideal_gains:
-        return subtopics.ideal_gains[key]
-    relevant = subtopics.qrels.grades[subtopics.places] >= level
-    judgement = np.repeat(np.arange(len(subtopics.offsets) - 1), np.diff(subtopics.offsets))[relevant]
-    subtopic = subtopics.qrels.rows[subtopics.places[relevant]]
-    row, weights = subtopics.query[subtopic], np.ones(len(subtopics.query))
-    rankings: list[tuple[int, int, float]] = []
-    for start, end in pairwise(np.flatnonzero(np.diff(row, prepend=-1, append=-1)).tolist()):
-        numbers = subtopic[start:end]
-        document = np.cumsum(np.diff(judgement[start:end], prepend=judgement[start]) > 0)
-        remaining = np.ones(document[-1] + 1, np.bool_)
-        for rank in range(1, min(depth, len(remaining)) + 1):
-            gains = np.where(remaining, np.bincount(document, weights[numbers]), -1.0)
-            best = len(gains) - 1 - int(np.argmax(gains[::-1]))
-            rankings.append((int(row[start]), rank, float(gains[best])))
-            weights[numbers[document == best]] *= 0.5
-            remaining[best] = False
-    subtopics.ideal_gains[key] = np.array(rankings, np.float64).reshape(-1, 3).T
-    return subtopics.ideal_gains[key]
+    is_relevant = subtopics.qrels.grades[subtopics.places] >= level
+    subtopic = subtopics.qrels.rows[subtopics.places[is_relevant]]
+    judgement = np.repeat(np.arange(len(subtopics.offsets) - 1), np.diff(subtopics.offsets))[is_relevant]
+    _, first, document = np.unique(judgement, return_index=True, return_inverse=True)
+    row, weights, remaining = subtopics.query[subtopic[first]], np.ones(len(subtopics.query)), np.ones(len(first))
+    last, rankings = np.flatnonzero(np.diff(row, append=-1)), [np.zeros((3, 0))]
+    for rank in range(1, depth + 1):
+        gains = np.bincount(document, weights[subtopic], len(first)) * remaining
+        best = np.lexsort((gains, row))[last]
+        best = best[gains[best] > 0]
+        if not len(best):
+            break
+        rankings.append(np.stack([row[best], np.full(len(best), rank), gains[best]]))
+        weights[subtopic[np.isin(document, best)]] *= 0.5
+        remaining[best] = 0
+    return np.concatenate(rankings, axis=1)

@@ -184,7 +184,6 @@ class ScoringTarget:
             is_judged = is_judged[is_judged]
             retrieved = np.bincount(row, minlength=len(retrieved))
             rank = np.arange(1, len(row) + 1) - (np.cumsum(retrieved) - retrieved)[row]
-        is_pooled = place >= qrels.number_of_judgements
         is_elsewhere = (place < 0) | (place > qrels.number_of_judgements)
         return JudgedRankings(
             qrels,
@@ -196,8 +195,7 @@ class ScoringTarget:
             retrieved,
             self.relevance_level,
             judgement=place[is_judged],
-            pooled_query=row[is_pooled],
-            pooled_rank=rank[is_pooled],
+            pooled=np.stack([row, rank])[:, place >= qrels.number_of_judgements],
             subtopics=self._aligned_subtopics,
         )
 

@@ -347,20 +347,18 @@ def current_or_next_qrels(
     split: str,
     judgements: JudgementFile,
     *,
-    answers_sha256: str = "",
-    subtopics_sha256: str = "",
+    files: Mapping[str, str] = {},
     made_from: Qrels | None = None,
     note: str = "",
     judged_by: Mapping[str, Any] | None = None,
 ) -> Qrels:
     """Return the row of these judgments, creating it with the next number if they are new.
 
-    `note` describes additions to `made_from`. Without `answers_sha256` or `subtopics_sha256`, the row has the answers
-    or subtopics of an existing row or of `made_from`.
+    `note` describes additions to `made_from`. `files` are `answers_sha256` and `subtopics_sha256`. Without them, the
+    row has the answers and subtopics of an existing row or of `made_from`.
     """
-    files = {"answers_sha256": answers_sha256, "subtopics_sha256": subtopics_sha256}
     if made_from is not None:
-        files = {name: sha256 or getattr(made_from, name) for name, sha256 in files.items()}
+        files = {"answers_sha256": made_from.answers_sha256, "subtopics_sha256": made_from.subtopics_sha256}
     stated_files = {name: sha256 for name, sha256 in files.items() if sha256}
     rows = version.qrels.filter(split=split, sha256=judgements.sha256, **stated_files)
     row = rows.order_by("-number").first()

@@ -17,7 +17,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='qrels',
             name='subtopics_sha256',
-            field=models.CharField(blank=True, help_text='SHA-256 of the judgments by subtopic, in private storage; empty if none.', max_length=64),
+            field=models.CharField(blank=True, help_text='SHA-256 of judgments by subtopic, if any.', max_length=64),
         ),
         migrations.AddConstraint(
             model_name='qrels',

@@ -26,7 +26,7 @@ from leaderboard.datasets.files import offered_files
 from leaderboard.datasets.problems import in_file, missing_documents, problem
 from leaderboard.datasets.qrels import current_or_next_qrels
 from leaderboard.importing.collections import storing
-from leaderboard.importing.collections.inspection import InspectedCollection, Inspection, check_split
+from leaderboard.importing.collections.inspection import SUBTOPIC_REMARK, InspectedCollection, Inspection, check_split
 from leaderboard.importing.collections.source import ImportOptions, Progress, open_source
 from leaderboard.importing.collections.storing import StoredContent
 from leaderboard.importing.collections.twins import (
@@ -272,7 +272,7 @@ def _store_rows(
     if is_named:
         changes.append("baseline run")
     remarks = missing_documents(judgements.statistics(dataset.relevance_level)) if judgements is not None else []
-    remarks += collection.subtopic_remarks
+    remarks += SUBTOPIC_REMARK if collection.subtopics else []
     if not dataset.runs_only and (remark := analyser_for(dataset.language).remark):
         remarks.append(remark)
     return ImportResult(
@@ -303,16 +303,10 @@ def _choose_qrels(
     judgements = collection.judgements.get(options.split)
     if judgements is None:
         return current_qrels, False
-    answers, subtopics = (file.sha256 if file else "" for file in (collection.answers, collection.subtopics))
+    inputs = {"answers_sha256": collection.answers, "subtopics_sha256": collection.subtopics}
+    files = {name: file.sha256 for name, file in inputs.items() if file}
     judged_by = {"stated": options.judged_by} if options.judged_by else None
-    new_qrels = current_or_next_qrels(
-        version,
-        options.split,
-        judgements,
-        answers_sha256=answers,
-        subtopics_sha256=subtopics,
-        judged_by=judged_by,
-    )
+    new_qrels = current_or_next_qrels(version, options.split, judgements, files=files, judged_by=judged_by)
     if dataset.current_version_id != version.pk or not must_rescore(dataset, new_qrels):
         return new_qrels, False
     pending_rescore = get_pending_rescore(dataset)

@@ -34,6 +34,9 @@ from leaderboard.datasets.qrels import JudgementFile, documents_not_in_corpus
 from leaderboard.importing.collections.source import CollectionFiles, ImportOptions, Progress, short_name
 from leaderboard.results.slices import check_tags
 
+#: Remark on judgments by subtopic.
+SUBTOPIC_REMARK = ["The judgments have subtopics. Measures of other kinds use the highest grade of each document."]
+
 
 @dataclass(frozen=True, slots=True)
 class Topics:
@@ -69,12 +72,6 @@ class InspectedCollection:
     judgements: dict[str, JudgementFile] = field(default_factory=dict)
     origin: dict[str, str] = field(default_factory=dict)
     excluded: JudgementFile | None = None
-
-    @property
-    def subtopic_remarks(self) -> list[str]:
-        """Remark on judgments by subtopic, or no remark without them."""
-        text = "The judgments have subtopics. Measures of other kinds use the highest grade of each document."
-        return [text] if self.subtopics else []
 
     @property
     def content_sha256(self) -> str:

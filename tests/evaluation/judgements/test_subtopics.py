@@ -57,11 +57,11 @@ def test_a_document_with_several_second_fields_has_subtopics(tmp_path: Path, tex
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b"1 1 a", "not four fields: 1 line"),
-        (b"1 1 a x", "a grade that is not a whole number"),
+        (b"1 1 a", "not `query subtopic document grade`: 1 line"),
+        (b"1 1 a x", "not `query subtopic document grade`"),
         (b"1 1 c 1", "a document judged twice for a subtopic"),
-        (b"1 1 \xff 1", "not UTF-8"),
-        (b"1 " + b"s" * 257 + b" a 1", "an id that cannot be in a run file"),
+        (b"1 1 \xff 1", "not `query subtopic document grade`"),
+        (b"1 " + b"s" * 257 + b" a 1", "not `query subtopic document grade`"),
         (None, "the file has no judgments"),
     ],
 )

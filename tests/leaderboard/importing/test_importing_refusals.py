@@ -376,7 +376,7 @@ def test_problems_of_qrels_with_subtopics_name_the_file_and_its_lines(tmp_path: 
     changes = {"qrels/test.tsv": None, "qrels.txt": DIVERSITY + "q2 1 d3 1\nq2 2 d3 one\n"}
     repeated, grade = sorted(problems_of(write_folder(tmp_path, changes)), key=lambda problem: problem.lines)
     assert repeated.message.startswith("qrels.txt: a document judged twice for a subtopic")
-    assert grade.message.startswith("qrels.txt: a grade that is not a whole number")
+    assert grade.message.startswith("qrels.txt: not `query subtopic document grade`")
     assert (repeated.lines, grade.lines) == ((5,), (6,))
 
 
