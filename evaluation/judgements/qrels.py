@@ -30,7 +30,10 @@ from evaluation.kernel.library import JudgedTable, compute_keys
 QRELS_PROBLEMS = {
     **PROBLEMS,
     "grade": ("a grade that is not a whole number: {lines}", "Write grades as 0, 1, 2 …"),
-    "duplicate": ("a document judged twice for a query: {lines}", "Judge each document once per query."),
+    "duplicate": (
+        "a document judged twice for a query: {lines}",
+        "Judge each document once per query. Name judgments by subtopic subtopic-qrels.txt.",
+    ),
     "empty": ("the file has no judgments", "Check that you chose the right file."),
 }
 _EXCLUDED_COLUMNS = ("query-id", "corpus-id")

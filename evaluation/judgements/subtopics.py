@@ -1,11 +1,10 @@
 """Relevance judgments by subtopic, for measures of novelty and diversity.
 
-The form is that of the diversity qrels of TREC's Web tracks: `query subtopic document grade`. A document may be judged
-for several subtopics of a query. Other measures use the highest of these grades.
+`subtopic-qrels.txt` has the form of the diversity qrels of TREC's Web tracks: `query subtopic document grade`. A
+document may be judged for several subtopics of a query. Other measures use the highest of these grades.
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from evaluation.archives.compression import open_lines
 from evaluation.collections.beir import BYTE_ORDER_MARK
-from evaluation.core.problems import InvalidContent, LineProblems
+from evaluation.core.problems import LineProblems
 from evaluation.judgements.forms import is_id, whole_grade
 from evaluation.judgements.qrels import QRELS_PROBLEMS, Qrels, check_complete
 
@@ -82,16 +81,6 @@ def read_subtopics(path: Path) -> SubtopicGrades:
             graded[pair] = grade
     check_complete(highest_grades(grades), problems, _PROBLEMS)
     return grades
-
-
-def has_subtopics(path: Path) -> bool:
-    """Return whether a file of judgments in TREC's form judges a document for several subtopics of a query."""
-    subtopics: dict[tuple[bytes, bytes], bytes] = {}
-    with suppress(InvalidContent):
-        for query, subtopic, document, _ in (fields for line in open_lines(path) if len(fields := line.split()) == 4):
-            if subtopics.setdefault((query, document), subtopic) != subtopic:
-                return True
-    return False
 
 
 def highest_grades(grades: SubtopicGrades) -> dict[bytes, dict[bytes, int]]:

@@ -132,6 +132,6 @@ def check_inputs(measures: Sequence[str], *, has_answers: bool, has_subtopics: b
         yield problem(
             "missing_subtopics",
             f"{' and '.join(subtopic_measures)} cannot be computed, because the dataset lacks judgments by subtopic",
-            "Import the collection with qrels that have subtopics in the second field, or choose other measures.",
+            "Import the collection with a subtopic-qrels.txt, or choose other measures.",
             count=len(subtopic_measures),
         )

@@ -14,7 +14,7 @@ from evaluation.text import SNOWBALL_LANGUAGES, analyser_for
 from leaderboard.core.storage.store import work_folder
 from leaderboard.core.text.slugs import first_unused, name_slug
 from leaderboard.datasets.problems import missing_documents
-from leaderboard.importing.collections.inspection import SUBTOPIC_REMARK, Inspection
+from leaderboard.importing.collections.inspection import Inspection
 from leaderboard.importing.collections.source import ImportOptions, Progress, list_parts, open_source
 from leaderboard.models import Dataset
 
@@ -66,8 +66,7 @@ def detect_facts(path: Path, options: ImportOptions, progress: Progress) -> dict
             },
             "split": split,
             "language": language,
-            "remarks": (missing_documents(collection.judgements[split].statistics(1)) if split else [])
-            + (SUBTOPIC_REMARK if collection.subtopics else []),
+            "remarks": missing_documents(collection.judgements[split].statistics(1)) if split else [],
         }
 
 

@@ -26,7 +26,7 @@ from leaderboard.datasets.files import offered_files
 from leaderboard.datasets.problems import in_file, missing_documents, problem
 from leaderboard.datasets.qrels import current_or_next_qrels
 from leaderboard.importing.collections import storing
-from leaderboard.importing.collections.inspection import SUBTOPIC_REMARK, InspectedCollection, Inspection, check_split
+from leaderboard.importing.collections.inspection import InspectedCollection, Inspection, check_split
 from leaderboard.importing.collections.source import ImportOptions, Progress, open_source
 from leaderboard.importing.collections.storing import StoredContent
 from leaderboard.importing.collections.twins import (
@@ -272,7 +272,6 @@ def _store_rows(
     if is_named:
         changes.append("baseline run")
     remarks = missing_documents(judgements.statistics(dataset.relevance_level)) if judgements is not None else []
-    remarks += SUBTOPIC_REMARK if collection.subtopics else []
     if not dataset.runs_only and (remark := analyser_for(dataset.language).remark):
         remarks.append(remark)
     return ImportResult(

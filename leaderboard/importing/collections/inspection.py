@@ -34,9 +34,6 @@ from leaderboard.datasets.qrels import JudgementFile, documents_not_in_corpus
 from leaderboard.importing.collections.source import CollectionFiles, ImportOptions, Progress, short_name
 from leaderboard.results.slices import check_tags
 
-#: Remark on judgments by subtopic.
-SUBTOPIC_REMARK = ["The judgments have subtopics. Measures of other kinds use the highest grade of each document."]
-
 
 @dataclass(frozen=True, slots=True)
 class Topics:

@@ -29,7 +29,7 @@ from evaluation.collections.other_formats import (
 from evaluation.collections.tables import convert_judgements, convert_texts, has_other_names
 from evaluation.core.problems import InvalidContent, Problem
 from evaluation.judgements.merge import write_judgements as write_grades
-from evaluation.judgements.subtopics import has_subtopics, highest_grades, read_subtopics, write_subtopics
+from evaluation.judgements.subtopics import highest_grades, read_subtopics, write_subtopics
 from leaderboard.datasets.problems import in_file, missing_file, name_some, problem
 
 #: Progress callback with the name of the stage and the fraction done, 0 to 1.
@@ -352,8 +352,8 @@ class Conversion:
             return partial(convert_judgements if part.startswith("qrels-") else convert_texts, [path])
         match = _OTHER_FORMAT.fullmatch(path.name)
         if match is None:
-            if part.startswith("qrels-") and (path.name.startswith("subtopic-qrels.") or has_subtopics(path)):
-                return partial(self._separate_subtopics, part, path)
+            if path.name.startswith("subtopic-qrels."):
+                return partial(self._separate_subtopics, path)
             texts = part in ("corpus.jsonl", "queries.jsonl")
             return partial(convert_texts, [path]) if texts and has_other_names(path, part) else None
         if match["topics"]:
@@ -362,16 +362,15 @@ class Conversion:
             return partial(self._convert_smart_judgements, path)
         return lambda target: write_records(target, read_smart(path))
 
-    def _separate_subtopics(self, part: str, path: Path, target: Path) -> None:
-        """Write the highest grades of judgments by subtopic, and for the scored split, the judgments by subtopic."""
+    def _separate_subtopics(self, path: Path, target: Path) -> None:
+        """Write the highest grades of judgments by subtopic, and beside them, these judgments in one form."""
         try:
             grades = read_subtopics(path)
         except InvalidContent as error:
             raise InvalidContent.build(*in_file(short_name(path.as_posix()), error.report.problems)) from error
         write_grades(highest_grades(grades), target)
-        if part == f"qrels-{self._options.split}.tsv":
-            self.subtopics = target.with_name("subtopic-qrels.txt")
-            write_subtopics(grades, self.subtopics)
+        self.subtopics = target.with_name("subtopic-qrels.txt")
+        write_subtopics(grades, self.subtopics)
 
     def _convert_topics(self, path: Path, target: Path) -> None:
         self.topic_field, queries = select_queries(path, read_topics(path), self._options.topic_field)

@@ -10,7 +10,6 @@ from evaluation.core.problems import InvalidContent
 from evaluation.judgements.qrels import Qrels
 from evaluation.judgements.subtopics import (
     Subtopics,
-    has_subtopics,
     highest_grades,
     read_subtopics,
     write_subtopics,
@@ -37,21 +36,6 @@ def test_subtopics_follow_the_judgments(tmp_path: Path) -> None:
     assert subtopics.query.tolist() == [1, 1]
     assert subtopics.offsets.tolist() == [0, 0, 1, 3, 3]
     assert subtopics.qrels.grades[subtopics.places].tolist() == [0, 2, 1]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("1 0 a 1\n1 0 b 1\n", False),
-        ("1 1 a 1\n1 2 b 1\n2 2 a 1\n", False),  # rounds of judging, as in TREC-COVID
-        ("1 1 a 1\n\n1 2 a 0\n", True),
-        ("query-id\tcorpus-id\tscore\n1\ta\t1\n", False),
-        ("1 1 a 1\n1 2 a 0 more\n", False),
-    ],
-)
-def test_a_document_with_several_second_fields_has_subtopics(tmp_path: Path, text: str, expected: bool) -> None:
-    (tmp_path / "qrels.txt").write_text(text)
-    assert has_subtopics(tmp_path / "qrels.txt") is expected
 
 
 @pytest.mark.parametrize(

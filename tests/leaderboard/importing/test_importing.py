@@ -104,13 +104,13 @@ def test_negative_grades_are_counted_and_unjudged(tmp_path: Path) -> None:
 DIVERSITY = "q1 1 d1 2\nq1 2 d1 3\nq1 1 d2 1\nq2 1 d3 1\nq2 1 d4 -1\n"
 
 
-@pytest.mark.parametrize("name", ["qrels/test.tsv", "qrels.txt", "subtopic-qrels.txt"])
-def test_qrels_with_subtopics_are_those_with_the_highest_grades(tmp_path: Path, name: str) -> None:
-    folder = write_folder(tmp_path / "tiny", {"qrels/test.tsv": None, name: DIVERSITY})
+@pytest.mark.parametrize("zipped", [False, True], ids=["folder", "zip"])
+def test_judgments_by_subtopic_have_the_highest_grades(tmp_path: Path, zipped: bool) -> None:
+    changes = {"qrels/test.tsv": None, "subtopic-qrels.txt": DIVERSITY}
+    folder = write_zip(tmp_path / "tiny.zip", changes) if zipped else write_folder(tmp_path / "tiny", changes)
     imported = import_dataset(folder, ImportOptions(slug="tiny", primary="alpha_nDCG@20"))
     assert imported.qrels is not None
     assert load_qrels(imported.qrels).as_dict() == {"q1": {"d1": 3, "d2": 1}, "q2": {"d3": 1}}
-    assert "The judgments have subtopics." in imported.remarks[0]
     assert path_of(Area.QRELS, imported.qrels.subtopics_sha256).read_text() == DIVERSITY
 
 

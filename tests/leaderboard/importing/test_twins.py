@@ -211,7 +211,9 @@ def test_the_halves_share_the_subtopics_by_their_topics(tmp_path: Path) -> None:
     pairs = [line.split()[:2] for line in relevant.splitlines()]
     lines = [f"{query} {subtopic} {document} 1\n" for query, document in pairs for subtopic in "12"]
     files = {name: text for name, text in collection().items() if name != "qrels/test.tsv"}
-    draw(write_folder(tmp_path, {**files, "qrels/test.tsv": None, "qrels.txt": "".join(lines)}), primary="NRBP")
+    draw(
+        write_folder(tmp_path, {**files, "qrels/test.tsv": None, "subtopic-qrels.txt": "".join(lines)}), primary="NRBP"
+    )
     for slug in ("toy", "toy-hidden"):
         qrels = Dataset.objects.get(slug=slug).current_qrels
         assert qrels is not None
