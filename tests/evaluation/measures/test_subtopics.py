@@ -83,7 +83,8 @@ def ndeval(grades: SubtopicGrades, run: Mapping[str, Mapping[str, float]], level
         for query, each in run.items()
         for rank, name in enumerate(sorted(each, key=lambda name: (each[name], name.encode()), reverse=True))
     ]
-    values: dict[str, dict[str, float]] = pyndeval.RelevanceEvaluator(judged, NDEVAL.values(), level).evaluate(ordered)
+    evaluator = pyndeval.RelevanceEvaluator(judged, NDEVAL.values(), level)
+    values: dict[str, dict[str, float]] = evaluator.evaluate(iter(ordered))
     return values
 
 
