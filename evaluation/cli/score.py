@@ -18,6 +18,7 @@ from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.problems import EndlessPattern, InvalidContent, Report, at_lines
 from evaluation.judgements.answers import read_answers
 from evaluation.judgements.qrels import read_excluded, read_qrels
+from evaluation.judgements.subtopics import read_subtopics
 from evaluation.measures import registry
 from evaluation.runs.answer_runs import read_answer_run, read_response_files
 from evaluation.runs.score import ScoredRun, ScoringTarget, check_run, score_run
@@ -86,6 +87,7 @@ def _add_scoring_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--excluded", type=Path, help="excluded.tsv: documents to omit from the rankings of queries")
     parser.add_argument("--answers", type=Path, help="answers.jsonl with correct answers, such as for EM and Answer@k")
     parser.add_argument("--corpus", type=Path, help="corpus.jsonl with texts to search, for Answer@k and R@2kt")
+    parser.add_argument("--subtopics", type=Path, help="subtopic-qrels.txt: subtopics of pairs in the qrels")
     parser.add_argument("--per-query", action="store_true", help="also print a row for every judged query")
     parser.add_argument("--relevance-level", type=int, default=1, metavar="GRADE",
                         help="lowest grade that is relevant for binary measures (default: %(default)s)")  # fmt: skip
@@ -153,6 +155,8 @@ def run_score(arguments: argparse.Namespace, run: Path | bytes | None = None) ->
         qrels = read_qrels(path)
         path = arguments.answers
         answers = read_answers(path) if path else None
+        path = arguments.subtopics
+        subtopics = read_subtopics(path) if path else None
         path = arguments.excluded
         excluded = read_excluded(path) if path else None
     except InvalidContent as error:
@@ -161,15 +165,14 @@ def run_score(arguments: argparse.Namespace, run: Path | bytes | None = None) ->
         qrels=qrels, query_ids=qrels.query_ids, hidden=False, names_queries=True,
         relevance_level=arguments.relevance_level, drop_self_matches=arguments.drop_self_matches,
         candidates_only=arguments.candidates_only, excluded=excluded, answers=answers, corpus=arguments.corpus,
-        measures=tuple(measure.name for measure in arguments.measures),
+        subtopics=subtopics, measures=tuple(measure.name for measure in arguments.measures),
     )  # fmt: skip
-    text_measures = [measure.name for measure in arguments.measures if measure.family.reads_texts]
-    if text_measures and (answers is None or arguments.corpus is None):
-        print(
-            f"{' and '.join(text_measures)} cannot be computed without --answers and --corpus.",
-            file=sys.stderr,
-        )
-        return 2
+    for measure in arguments.measures:
+        lacks_texts = measure.family.reads_texts and (answers is None or arguments.corpus is None)
+        if lacks_texts or (measure.family.reads_subtopics and subtopics is None):
+            options = "--answers and --corpus" if lacks_texts else "--subtopics"
+            print(f"{measure.name} cannot be computed without {options}.", file=sys.stderr)
+            return 2
     try:
         scored_run = score_run(run or arguments.run_file, target, arguments.measures)
     except EndlessPattern as error:

@@ -16,6 +16,7 @@ from evaluation.core.problems import LINES_NAMED, InvalidContent, InvalidRun, Re
 from evaluation.judgements.answers import Answers, FoundAnswers, find_answers
 from evaluation.judgements.qrels import Qrels
 from evaluation.judgements.responses import STATED_FIGURES, score_responses
+from evaluation.judgements.subtopics import SubtopicGrades, Subtopics
 from evaluation.kernel.layout import NO_IDS, Ids, pad_text
 from evaluation.kernel.library import NO_JUDGEMENTS, Judged
 from evaluation.measures.formulas import JudgedRankings, ResponseScore
@@ -46,6 +47,7 @@ class ScoringTarget:
         measures: Measures with cutoffs that a report compares with the depth of a run.
         answers: Answers by query, for measures of answers.
         corpus: Corpus file, for measures that read texts.
+        subtopics: Judgments by subtopic, for measures of novelty and diversity.
     """
 
     qrels: Qrels | None = None
@@ -61,6 +63,7 @@ class ScoringTarget:
     measures: tuple[str, ...] = ()
     answers: Mapping[str, Answers] | None = None
     corpus: Path | None = None
+    subtopics: SubtopicGrades | None = None
     _elsewhere: dict[int, Ids] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -93,6 +96,10 @@ class ScoringTarget:
         return Judged(self._get_rows(self.excluded), self.excluded.table(self.seed))
 
     @cached_property
+    def _aligned_subtopics(self) -> Subtopics | None:
+        return Subtopics.align(self.subtopics, self.qrels) if self.subtopics and self.qrels else None
+
+    @cached_property
     def _query_text(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         offsets = np.cumsum([0, *map(len, self.known_queries)], dtype=np.int64)
         return pad_text(b"".join(self.known_queries)), offsets
@@ -111,7 +118,7 @@ class ScoringTarget:
             self.seed,
             self.maximum_depth,
             judged=Judged(self.judged_rows, qrels.table(self.seed)) if qrels else NO_JUDGEMENTS,
-            judgements=qrels.number_of_judgements if qrels else 0,
+            judgements=(qrels.pool or qrels).number_of_judgements if qrels else 0,
             documents=self.document_ids.table if self.document_ids is not None else None,
             elsewhere=self._judged_anywhere(qrels) if qrels and elsewhere_depth else NO_IDS,
             elsewhere_depth=min(elsewhere_depth, self.maximum_depth) if qrels else 0,
@@ -167,26 +174,30 @@ class ScoringTarget:
         """
         rows = self.judged_rows
         row = rows[contents.query].astype(np.int64)
-        rank, grade = contents.rank.astype(np.int64), contents.grade.astype(np.int64)
+        rank, place = contents.rank.astype(np.int64), contents.grade.astype(np.int64)  # `Qrels.table` explains places.
         order = np.argsort(row, kind="stable")
-        row, rank, grade = row[order], rank[order], grade[order]
-        is_judged = grade >= 0
+        row, rank, place = row[order], rank[order], place[order]
+        is_judged = (place >= 0) & (place < qrels.number_of_judgements)
         retrieved = np.zeros(len(qrels.query_ids), np.int64)
         retrieved[rows[rows >= 0]] = contents.retrieved[rows >= 0]
         if self.candidates_only:
-            row, rank, grade = row[is_judged], rank[is_judged], grade[is_judged]
+            row, rank, place = row[is_judged], rank[is_judged], place[is_judged]
             is_judged = is_judged[is_judged]
             retrieved = np.bincount(row, minlength=len(retrieved))
             rank = np.arange(1, len(row) + 1) - (np.cumsum(retrieved) - retrieved)[row]
+        is_elsewhere = (place < 0) | (place > qrels.number_of_judgements)
         return JudgedRankings(
             qrels,
             row[is_judged],
             rank[is_judged],
-            grade[is_judged],
-            row[~is_judged],
-            rank[~is_judged],
+            qrels.grades[place[is_judged]].astype(np.int64),
+            row[is_elsewhere],
+            rank[is_elsewhere],
             retrieved,
             self.relevance_level,
+            judgement=place[is_judged],
+            pooled=np.stack([row, rank])[:, place >= qrels.number_of_judgements],
+            subtopics=self._aligned_subtopics,
         )
 
     def with_responses(self, rankings: JudgedRankings, contents: RunContents) -> JudgedRankings:
@@ -319,7 +330,7 @@ def score_run(
     Raises:
         InvalidRun: `check_run` would report an error.
         EndlessPattern: The search for an answer pattern takes too long.
-        ValueError: The target has no qrels, or lacks the answers or texts that a measure needs.
+        ValueError: The target has no qrels, or lacks the answers, texts, or subtopics that a measure needs.
     """
     if target.qrels is None:
         raise ValueError("scoring needs a target with qrels")

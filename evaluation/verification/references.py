@@ -195,6 +195,8 @@ class RankedQuery:
         judged_grades: Grades of the query, in arbitrary order.
         token_counts: Numbers of tokens of each text, up to the end of an answer and in all, if a measure needs them.
         grades_in_use: Distinct grades of all queries, ascending.
+        subtopics: Grades by subtopic of each document, if a measure needs them.
+        judged_subtopics: The same for all documents judged by subtopic, in order of their ids' bytes.
     """
 
     grades: NDArray[np.int64]
@@ -202,6 +204,8 @@ class RankedQuery:
     judged_grades: NDArray[np.int64]
     token_counts: ReadTokens = NO_TEXTS
     grades_in_use: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    subtopics: Sequence[Mapping[str, int]] = ()
+    judged_subtopics: Sequence[Mapping[str, int]] = ()
 
 
 #: Function from a ranking, a cutoff (None for none), and the lowest relevant grade to a value.

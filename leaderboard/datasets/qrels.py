@@ -28,6 +28,7 @@ from evaluation.judgements import qrels as judged
 from evaluation.judgements.answers import read_answers
 from evaluation.judgements.qrels import read_excluded
 from evaluation.judgements.splits import QueryParts, read_parts, write_parts
+from evaluation.judgements.subtopics import read_subtopics
 from evaluation.runs.score import ScoringTarget
 from evaluation.verification.comparing import Judgements as VerifyingJudgements
 from evaluation.verification.comparing import ScoringRules, parse_excluded
@@ -68,13 +69,11 @@ _judgements = _cached_reader(judged.read_qrels, Area.QRELS)
 _open_judgements = _cached_reader(judged.read_qrels, Area.OPEN_QRELS, local_path)
 _parts = _cached_reader(read_parts, Area.QRELS)
 _answers = _cached_reader(partial(read_answers, try_patterns=False), Area.QRELS)
+_subtopics = _cached_reader(read_subtopics, Area.QRELS)
 _excluded = _cached_reader(read_excluded, Area.FILES, local_path)
 _document_ids = _cached_reader(DocumentIds.open, Area.INDEXES, local_path)
 #: Returns the query ids in a stored file.
 topic_ids = _cached_reader(lambda path: frozenset(query.id for query in read_queries(path)), Area.FILES, local_path)
-_verifying_judgements = _cached_reader(
-    lambda path: VerifyingJudgements(b"".join(open_blocks(path))), Area.QRELS, size=_VERIFICATION_CACHE_SIZE
-)
 _parsed_excluded = _cached_reader(
     lambda path: parse_excluded(b"".join(open_blocks(path))), Area.FILES, local_path, _VERIFICATION_CACHE_SIZE
 )
@@ -197,7 +196,12 @@ def copy_open_judgements() -> int:
 
 def verifying_judgements(row: Qrels) -> VerifyingJudgements:
     """Return the judgments of a row, read independently of `load_qrels` to verify scores."""
-    return _verifying_judgements(row.sha256)
+    return _verifying_judgements(row.sha256, row.subtopics_sha256)
+
+
+@lru_cache(maxsize=_VERIFICATION_CACHE_SIZE)
+def _verifying_judgements(*checksums: str) -> VerifyingJudgements:
+    return VerifyingJudgements(*(b"".join(open_blocks(path_of(Area.QRELS, each))) for each in checksums if each))
 
 
 def scoring_rules(version: DatasetVersion) -> ScoringRules:
@@ -231,9 +235,9 @@ def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> Sc
         candidates_only=dataset.candidates_only,
         measures=tuple(dataset.measures or [dataset.primary_measure]),
     )
-    qrels_checksums = (qrels.sha256, qrels.answers_sha256, version.corpus_sha256) if qrels else ("", "", "")
-    checksums = version.topics_sha256, version.document_ids_sha256, version.excluded_sha256, *qrels_checksums
-    return _target(base_target, checksums)
+    qrels_checksums = [qrels.sha256, qrels.answers_sha256, qrels.subtopics_sha256] if qrels else ["", "", ""]
+    checksums = version.topics_sha256, version.document_ids_sha256, version.excluded_sha256, version.corpus_sha256
+    return _target(base_target, (*checksums, *qrels_checksums))
 
 
 def answer_texts(row: Qrels) -> AnswerTexts | None:
@@ -247,7 +251,7 @@ def answer_texts(row: Qrels) -> AnswerTexts | None:
 @lru_cache(maxsize=_CACHE_SIZE)
 def _target(base_target: ScoringTarget, checksums: tuple[str, ...]) -> ScoringTarget:
     """Return the target for content with these checksums; cached, because it contains lookup tables."""
-    topics, document_ids, excluded, qrels, answers, corpus = checksums
+    topics, document_ids, excluded, corpus, qrels, answers, subtopics = checksums
     return replace(
         base_target,
         qrels=_judgements(qrels) if qrels else None,
@@ -256,6 +260,7 @@ def _target(base_target: ScoringTarget, checksums: tuple[str, ...]) -> ScoringTa
         excluded=_excluded(excluded) if excluded else None,
         answers=_answers(answers) if answers else None,
         corpus=local_path(Area.FILES, corpus) if answers else None,
+        subtopics=_subtopics(subtopics) if subtopics else None,
     )
 
 
@@ -342,20 +347,21 @@ def current_or_next_qrels(
     split: str,
     judgements: JudgementFile,
     *,
-    answers_sha256: str = "",
+    files: Mapping[str, str] = {},
     made_from: Qrels | None = None,
     note: str = "",
     judged_by: Mapping[str, Any] | None = None,
 ) -> Qrels:
     """Return the row of these judgments, creating it with the next number if they are new.
 
-    `note` describes additions to `made_from`. Without `answers_sha256`, the row has the answers of an existing row or
-    of `made_from`.
+    `note` describes additions to `made_from`. `files` are `answers_sha256` and `subtopics_sha256`. Without them, the
+    row has the answers and subtopics of an existing row or of `made_from`.
     """
     if made_from is not None:
-        answers_sha256 = answers_sha256 or made_from.answers_sha256
-    rows = version.qrels.filter(split=split, sha256=judgements.sha256).order_by("-number")
-    row = (rows.filter(answers_sha256=answers_sha256) if answers_sha256 else rows).first()
+        files = {"answers_sha256": made_from.answers_sha256, "subtopics_sha256": made_from.subtopics_sha256}
+    stated_files = {name: sha256 for name, sha256 in files.items() if sha256}
+    rows = version.qrels.filter(split=split, sha256=judgements.sha256, **stated_files)
+    row = rows.order_by("-number").first()
     if row is not None:
         return row
     latest_number = version.qrels.filter(split=split).aggregate(latest=Max("number"))["latest"] or 0
@@ -364,7 +370,7 @@ def current_or_next_qrels(
         split=split,
         number=latest_number + 1,
         sha256=judgements.sha256,
-        answers_sha256=answers_sha256,
+        **files,
         statistics=judgements.statistics(version.dataset.relevance_level),
         made_from=made_from,
         note=note,

@@ -259,6 +259,9 @@ class Qrels(models.Model):
         blank=True,
         help_text="SHA-256 of the answer strings of the queries, in private storage; empty if none.",
     )
+    subtopics_sha256 = models.CharField(
+        max_length=64, blank=True, help_text="SHA-256 of judgments by subtopic, if any."
+    )
     made_from = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="made_into")
     note = models.CharField(max_length=300, blank=True, help_text="Additions of this version, and their origin.")
     statistics = models.JSONField(default=dict)
@@ -273,7 +276,9 @@ class Qrels(models.Model):
         verbose_name_plural = "qrels"
         constraints = [
             models.UniqueConstraint(fields=["version", "split", "number"], name="qrels_number_once"),
-            models.UniqueConstraint(fields=["version", "split", "sha256", "answers_sha256"], name="qrels_content_once"),
+            models.UniqueConstraint(
+                fields=["version", "split", "sha256", "answers_sha256", "subtopics_sha256"], name="qrels_content_once"
+            ),
         ]
 
     def __str__(self) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 
 from evaluation.judgements.answers import read_answers
 from evaluation.judgements.qrels import read_qrels
+from evaluation.judgements.subtopics import read_subtopics
 from evaluation.runs.forms import read_responses
 from evaluation.runs.score import ScoredRun, ScoringTarget, score_run
 from evaluation.verification.comparing import (
@@ -38,6 +39,8 @@ MEASURES = (
     "SetP", "SetP(rel=2)", "SetR", "SetF", "SetAP", "SetRelP", "Upper(RBP)@3",
     "RBP(p=0.8)", "RBP(p=0.8)@3", "RBP(p=0.5,rel=2)", "Upper(nDCG)@3", "Upper(nDCG)@10", "Upper(P)@5", "Upper(R)@3",
     "Upper(R,rel=2)@10", "Upper(R_cap)@2", "Upper(RR)@3", "Upper(Success)@2",
+    "infAP", "infAP(rel=2)", "alpha_nDCG@2", "alpha_nDCG@10", "alpha_nDCG(rel=2)@5", "alpha_DCG@5", "ERR_IA@1",
+    "ERR_IA@10", "nERR_IA@3", "NRBP", "nNRBP", "nNRBP(rel=2)", "P_IA@3", "AP_IA", "AP_IA(rel=2)", "StRecall@3",
 )  # fmt: skip
 #: The same for answer runs.
 RESPONSE_MEASURES = (
@@ -68,6 +71,17 @@ def texts() -> AnswerTexts:
     return AnswerTexts(folder / "answers", folder / "corpus")
 
 
+def subtopics_of(qrels: Path) -> Path:
+    """Write judgments by subtopic beside the qrels: a document has its grade for up to two of three subtopics."""
+    path = qrels.with_name(f"{qrels.name}-subtopics")
+    lines = []
+    for query, document, grade in read_qrels(qrels).judgements():
+        first = sum(document.encode()) % 3
+        lines += [f"{query} {first} {document} {grade}\n", f"{query} {(first + 1) % 3} {document} {grade - 1}\n"]
+    path.write_text("".join(lines), "utf-8")
+    return path
+
+
 RULES = ScoringRules(relevance_level=1, drop_self_matches=True, maximum_depth=12)
 
 
@@ -88,6 +102,7 @@ def scored_of(
         maximum_depth=rules.maximum_depth,
         answers=read_answers((answers or texts()).answers, try_patterns=False),
         corpus=texts().corpus,
+        subtopics=read_subtopics(subtopics_of(qrels)),
     )
     return score_run(run, target, measures)
 
@@ -111,5 +126,5 @@ def verified(
     if (responses := read_responses(run)) is not None:
         text, (cited, _) = responses.trec_lines()[0], responses.trec_lines(cited=True)
         stated = StatedResponses(responses.responses, io.BytesIO(cited))
-    judged = Judgements(qrels.read_bytes())
+    judged = Judgements(qrels.read_bytes(), subtopics_of(qrels).read_bytes())
     verify(io.BytesIO(text), judged, claimed, rules, sha256, texts=answers or texts(), stated=stated)
