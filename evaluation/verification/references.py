@@ -221,9 +221,13 @@ class PytrecEval:
 
 @dataclass(frozen=True, slots=True)
 class ResponseReference:
-    """Function from queries, responses by query (as `evaluation.judgements.responses`), and answers to values."""
+    """Function from queries, responses by query (as `evaluation.judgements.responses`), and answers to values.
 
-    compute: Callable[[Sequence[str], Mapping[str, Any], Mapping[str, _Answers]], Sequence[float]]
+    If it `reads_labels`, its last argument is the list of records of the labels instead.
+    """
+
+    compute: Callable[[Sequence[str], Mapping[str, Any], Any], Sequence[float]]
+    reads_labels: bool = False
 
 
 Verifier = PytrecEval | Reference | ResponseReference
@@ -481,3 +485,41 @@ def stated_figure(figure: str) -> ResponseReference:
             float(getattr(responses[query], figure)) if query in responses else 0.0 for query in queries
         ]
     )
+
+
+def read_records(text: bytes) -> list[dict[str, Any]]:
+    """Return the records of a file of labels."""
+    return [_parse_line(line) for line in text.split(b"\n") if line]
+
+
+@dataclass(frozen=True)
+class LabeledAnswers:
+    """A measure of the labels of a judge, by the definitions of Pradeep et al. (2024); NaN for an unlabeled answer."""
+
+    measure: str
+    judge: str
+
+    def __call__(
+        self, queries: Sequence[str], responses: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
+    ) -> list[float]:
+        """Return the values of the queries."""
+        rows = [row for row in records if row.get("judge") == self.judge and "answer" in row]
+        labels = {(row["query_id"], row["answer"]): row for row in rows}
+        nuggets = {row["query_id"]: row["nuggets"] for row in records if "judge" not in row}
+        values = []
+        for query in queries:
+            answer = responses[query].answer if query in responses else ""
+            label = labels.get((query, answer), {})
+            if not answer.strip():
+                values.append(0.0)
+            elif self.measure == "Correct":
+                values.append(float(label.get("correct", "nan")))
+            else:
+                values.append(self._recall(label.get("nuggets", {}), nuggets.get(query, [])))
+        return values
+
+    def _recall(self, support: Mapping[str, str], nuggets: Sequence[Mapping[str, Any]]) -> float:
+        if not nuggets or {nugget["id"] for nugget in nuggets} != set(support):
+            return float("nan")
+        counted = [support[nugget["id"]] for nugget in nuggets if self.measure == "NuggetR" or nugget["vital"]]
+        return (counted.count("support") + counted.count("partial_support") / 2) / max(len(counted), 1)
