@@ -94,11 +94,11 @@ def read_labels(path: Path | bytes, queries: Collection[str] | None = None, know
         elif judge and not (_is_judge(judge, stated) and len(judges.keys() | {judge}) <= MAX_JUDGES):
             problems.note("judge", number)
         elif judge:
-            earlier = judges.setdefault(judge, {})
+            labels[judge, "", ""] = earlier = judges.setdefault(judge, {})
             if any(earlier.get(name) not in (None, stated[name]) for name in _IDENTITY if name in stated):
                 problems.note("judge_changed", number)
-            labels[judge, "", ""] = earlier
-            earlier |= stated
+            else:
+                earlier |= stated
         if query:
             if queries is not None and query not in queries:
                 problems.note("unknown_query", number)
@@ -133,13 +133,9 @@ def _parse_line(line: bytes) -> tuple[Key, dict[str, Any]]:
 
 def _is_judge(name: str, stated: Mapping[str, Any]) -> bool:
     is_name = len(name) <= MAX_NAME and re.fullmatch(JUDGE_NAME, name) and unicodedata.is_normalized("NFC", name)
-    texts = [str(value) for value in stated.values()]
-    return bool(
-        is_name
-        and stated.get("kind") in ("person", "model")
-        and all(type(value) is _RECORD[key] for key, value in stated.items())
-        and all(text.isprintable() and len(text) <= 200 for text in texts)
-    )
+    is_typed = all(type(value) is _RECORD[field] for field, value in stated.items())
+    is_short = all(len(text) <= 200 and text.isprintable() for text in map(str, stated.values()))
+    return bool(is_name and is_typed and is_short and stated.get("kind") in ("person", "model"))
 
 
 def _is_degree(value: Any) -> bool:
@@ -172,7 +168,7 @@ def write_labels(labels: Labels, target: Path) -> None:
 def merge_labels(old: Labels, new: Labels, policy: MergePolicy) -> Labels:
     """Return the labels, nuggets, and judges of both. `policy` decides between different fields of a key.
 
-    By `MergePolicy.HIGHEST`, a new label replaces an old one with a lower degree of correctness.
+    With `MergePolicy.HIGHEST`, a new label replaces an old one with a lower degree of correctness.
     """
     merged = dict(old)
     for key, fields in new.items():

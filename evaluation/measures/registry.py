@@ -152,22 +152,17 @@ def _stated(name: str, description: str) -> Family:
     )  # fmt: skip
 
 
+_NUGGETS, _PRADEEP = "(supported + 0.5 · partially supported) / nuggets", "Pradeep et al., AutoNuggetizer, 2024"
 #: Description, definition, and source of the measures of judges.
 _LABELED = {
     "Correct": (
-        "Share of the answers that the judge labels as correct. The judge is a part of the name.",
-        "Mean degree of correctness from 0 to 1", "labels of answers",
+        "Share of answers that the judge labels as correct.",
+        "Mean degree of correctness",
+        "labels of answers",
     ),
-    "NuggetR": (
-        "Share of a query’s nuggets that the answer supports according to the judge; partial support counts half.",
-        "(supported + 0.5 · partially supported) / nuggets", "Pradeep et al., AutoNuggetizer, 2024 (All)",
-    ),
-    "VitalR": (
-        "NuggetR over vital nuggets only; 0 if the query has none.",
-        "(supported + 0.5 · partially supported) / nuggets, over vital ones",
-        "Pradeep et al., AutoNuggetizer, 2024 (Vital)",
-    ),
-}  # fmt: skip
+    "NuggetR": ("Share of a query’s nuggets that the answer supports by the labels of the judge.", _NUGGETS, _PRADEEP),
+    "VitalR": ("NuggetR over vital nuggets only; 0 for queries without any.", _NUGGETS, _PRADEEP),
+}
 
 
 def labeled_by(measure: str, judge: str) -> Family:
@@ -176,8 +171,7 @@ def labeled_by(measure: str, judge: str) -> Family:
     return Family(
         measure, formulas.ResponseScore(label_measure(measure, judge)),
         ResponseReference(references.LabeledAnswers(measure, judge), reads_labels=True),
-        f"{description} A query without answer counts as 0, and a run has no value until the judge has labeled all of "
-        "its answers.",
+        f"{description} A query without answer counts as 0. A run has no value unless all answers are labeled.",
         definition, source, "none", binary=False, parameter=f"judge='{judge}'", reads_responses=True,
     )  # fmt: skip
 
@@ -537,9 +531,8 @@ def _parse_notation(text: str) -> Measure | None:
 def _parse_judge(text: str) -> Measure | None:
     """Return the measure with this name of labels by a judge, or None."""
     match = _JUDGE.fullmatch(text)
-    if not match or len(match[3]) > MAX_NAME:
-        return None
-    return Measure(labeled_by(next(name for name in LABEL_MEASURES if name.lower() == match[1].lower()), match[3]))
+    names = {name.lower(): name for name in LABEL_MEASURES}
+    return Measure(labeled_by(names[match[1].lower()], match[3])) if match and len(match[3]) <= MAX_NAME else None
 
 
 def _parse_alias(text: str) -> Measure | None:

@@ -499,26 +499,21 @@ class LabeledAnswers:
     measure: str
     judge: str
 
-    def __call__(
-        self, queries: Sequence[str], responses: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
-    ) -> list[float]:
-        """Return the values of the queries."""
+    def __call__(self, queries: Sequence[str], responses: Mapping[str, Any], records: Sequence[Any]) -> list[float]:
+        """Return the values of the queries by the records of the file of labels."""
         rows = [row for row in records if row.get("judge") == self.judge and "answer" in row]
         labels = {(row["query_id"], row["answer"]): row for row in rows}
         nuggets = {row["query_id"]: row["nuggets"] for row in records if "judge" not in row}
-        values = []
-        for query in queries:
-            answer = responses[query].answer if query in responses else ""
-            label = labels.get((query, answer), {})
-            if not answer.strip():
-                values.append(0.0)
-            elif self.measure == "Correct":
-                values.append(float(label.get("correct", "nan")))
-            else:
-                values.append(self._recall(label.get("nuggets", {}), nuggets.get(query, [])))
-        return values
+        texts = [responses[query].answer if query in responses else "" for query in queries]
+        return [
+            self._score(labels.get((query, text), {}), nuggets.get(query, [])) if text.strip() else 0.0
+            for query, text in zip(queries, texts, strict=True)
+        ]
 
-    def _recall(self, support: Mapping[str, str], nuggets: Sequence[Mapping[str, Any]]) -> float:
+    def _score(self, label: Mapping[str, Any], nuggets: Sequence[Mapping[str, Any]]) -> float:
+        support = label.get("nuggets", {})
+        if self.measure == "Correct":
+            return float(label.get("correct", "nan"))
         if not nuggets or {nugget["id"] for nugget in nuggets} != set(support):
             return float("nan")
         counted = [support[nugget["id"]] for nugget in nuggets if self.measure == "NuggetR" or nugget["vital"]]

@@ -19,7 +19,8 @@ _PROMPT = (
     "contradicting one. Wording, additional facts, and form do not matter. It is not correct if it is evasive or a "
     'choice between several answers. Reply with JSON only: {"correct": 1 or 0, "reason": "one sentence"}.'
 )
-_TIMEOUT, _TRIES, _LONGEST_WAIT, _MAX_BYTES = 120, 4, 60.0, 2**20
+#: Seconds until a request fails, number of attempts, seconds after the first one, and maximum size of a reply.
+_TIMEOUT, _TRIES, _WAIT, _MAX_BYTES = 120, 4, 1.0, 2**20
 _OBJECT = re.compile(r"\{[^{}]*\}")
 
 
@@ -54,25 +55,19 @@ class ChatJudge:
         Requests that the server does not answer, or refuses for now, are repeated. Raises BudgetSpent before a request
         beyond the budget, and JudgeFailed without a usable verdict.
         """
-        data = {"question": question, "correct_answers": list(correct_answers), "answer": answer}
-        user = {"role": "user", "content": json.dumps(data, ensure_ascii=False)}
-        messages = [{"role": "system", "content": _PROMPT}, user]
+        data = json.dumps({"question": question, "correct_answers": correct_answers, "answer": answer})
+        messages = [{"role": "system", "content": _PROMPT}, {"role": "user", "content": data}]
         body = json.dumps({"model": self.model, "temperature": 0, "messages": messages}).encode()
         for attempt in range(_TRIES):
             if self.requests >= self.max_requests:
                 raise BudgetSpent
             self.requests += 1
-            wait = 2.0**attempt
             try:
                 return _read_verdict(self._send(body))
-            except HTTPError as error:
-                if error.code != 429 and error.code < 500:
+            except (OSError, HTTPException) as error:
+                if isinstance(error, HTTPError) and error.code != 429 and error.code < 500:
                     raise JudgeFailed(f"status {error.code}") from error
-                stated = error.headers.get("Retry-After", "")
-                wait = float(stated) if stated.isdecimal() else wait
-            except (OSError, HTTPException):
-                pass  # The next attempt may succeed.
-            time.sleep(min(wait, _LONGEST_WAIT))
+            time.sleep(_WAIT * 2**attempt)
         raise JudgeFailed(f"no answer in {_TRIES} attempts")
 
     def _send(self, body: bytes) -> bytes:
@@ -80,8 +75,7 @@ class ChatJudge:
         headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {self.key}"} if self.key else {})}
         request = urllib.request.Request(f"{base}/v1/chat/completions", body, headers)  # noqa: S310 - checked before
         with urllib.request.build_opener(_NoRedirect).open(request, timeout=_TIMEOUT) as reply:
-            content: bytes = reply.read(_MAX_BYTES)
-            return content
+            return bytes(reply.read(_MAX_BYTES))
 
 
 def _read_verdict(reply: bytes) -> float:

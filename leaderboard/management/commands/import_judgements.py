@@ -124,11 +124,7 @@ def _summary(counts: dict[str, Any]) -> str:
         f"({counts['raised']:,} higher, {counts['lowered']:,} lower); "
         f"{format_count(counts['queries'], 'query', 'queries')}, {counts['new_queries']:,} of them not judged before."
         + "".join(f" {sentence}" for sentence in map(agreement_sentence, counts.get("agreement", ())))
-        + "".join(
-            f" {each['judge']} has not labeled {format_count(each['answers'], 'answer')} of "
-            f"{format_count(each['runs'], 'run')}."
-            for each in counts.get("unlabeled", ())
-        )
+        + "".join(f" {each['judge']}: {each['answers']:,} answers unlabeled." for each in counts.get("unlabeled", ()))
         + (
             f" Labels of answers that no run gives: {counts['unknown_answers']:,}."
             if "unknown_answers" in counts

@@ -21,10 +21,7 @@ from leaderboard.judgements.disclosure import may_see_counts
 from leaderboard.judgements.labels import collect_answers, find_unlabeled
 from leaderboard.judgements.pools import JudgingRefused, eligible_runs
 from leaderboard.management.curating import CurationCommand
-from leaderboard.models import Dataset, Qrels
-
-#: Number of failures in a row after which the command stops.
-_MAX_FAILURES = 10
+from leaderboard.models import Dataset
 
 
 class Command(CurationCommand):
@@ -40,17 +37,13 @@ class Command(CurationCommand):
     why_help = "reason, for the audit log"
 
     def add_more(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "--endpoint", required=True, help="OpenAI-compatible server, as in http://127.0.0.1:8080/v1"
-        )
+        parser.add_argument("--endpoint", required=True, help="OpenAI-compatible server: http://127.0.0.1:8080/v1")
         parser.add_argument("--model", required=True, help="name of the model on the server")
         parser.add_argument("--judge", required=True, help="public name of the judge, a part of its measures' names")
         parser.add_argument("--limit", type=int, help="maximum number of answers to label")
         parser.add_argument("--output", type=Path, default=Path("labels.jsonl"), help="default: labels.jsonl")
         parser.add_argument("--max-requests", type=int, default=1000, help="maximum number of requests; default: 1000")
-        parser.add_argument(
-            "--key-variable", default="OPENAI_API_KEY", help="environment variable with the server's key"
-        )
+        parser.add_argument("--key-variable", default="OPENAI_API_KEY", help="environment variable with the key")
 
     def curate(self, dataset: Dataset, judge: str, model: str, endpoint: str, output: Path, **options: Any) -> str:
         """Label the answers, append the labels to the output, and return a summary.
@@ -58,7 +51,8 @@ class Command(CurationCommand):
         Raises JudgingRefused without correct answers that the user may read, and for an unusable endpoint.
         """
         qrels = dataset.current_qrels
-        if qrels is None or not qrels.answers_sha256:
+        texts = answer_texts(qrels) if qrels is not None else None
+        if qrels is None or texts is None:
             raise JudgingRefused(f"{dataset} has no correct answers (answers.jsonl) for a model to compare.")
         if not may_see_counts(dataset, actor().person):
             raise JudgingRefused("Only users who may read hidden judgments can send correct answers to a model.")
@@ -69,55 +63,53 @@ class Command(CurationCommand):
         labels = read_labels(orjson.dumps(identity), known=known)  # Refuses unusable names and those of other judges.
         if output.exists():
             labels = merge_labels(labels, read_labels(output, known=labels), MergePolicy.KEEP)
-        unlabeled = find_unlabeled(collect_answers(eligible_runs(dataset)), known | labels, qrels)[judge]
-        keys = sorted(unlabeled)[: options["limit"]]
-        key = os.environ.get(options["key_variable"], "")
-        chat = ChatJudge(endpoint, model, key, options["max_requests"])
         record_reading(qrels, dataset.pk, what="correct answers, sent to a model", model=model, endpoint=endpoint)
+        correct_answers = {
+            query: [*answers.texts, *(f"pattern: {pattern.pattern}" for pattern in answers.patterns)]
+            for query, answers in texts.read_answers().items()
+        }
+        unlabeled = find_unlabeled(collect_answers(eligible_runs(dataset)), known | labels, qrels)[judge]
+        keys = [key for key in sorted(unlabeled) if key[0] in correct_answers]
+        queries = read_queries(local_path(Area.FILES, qrels.version.queries_sha256))
+        questions = {query.id: (query.text, correct_answers.get(query.id, [])) for query in queries}
+        chat = ChatJudge(endpoint, model, os.environ.get(options["key_variable"], ""), options["max_requests"])
         record = identity | {name: labels[judge, "", ""].get(name, 0) for name in ("requests", "failures")}
-        count, ending = _label(chat, keys, qrels, record, output)
+        count, ending = _label(chat, keys[: options["limit"]], questions, record, output)
         return (
-            f"{format_count(count, 'answer')} labeled, {len(unlabeled) - count:,} left; "
+            f"{format_count(count, 'answer')} labeled, {len(keys) - count:,} left; "
             f"{format_count(chat.requests, 'request')}. {ending}Import the labels with manage.py import_judgements "
             f"{dataset.slug} {output} --labels."
         )
 
 
 def _label(
-    chat: ChatJudge, keys: Sequence[tuple[str, str]], qrels: Qrels, record: Mapping[str, Any], output: Path
+    chat: ChatJudge,
+    keys: Sequence[tuple[str, str]],
+    questions: Mapping[str, tuple[str, Sequence[str]]],
+    record: Mapping[str, Any],
+    output: Path,
 ) -> tuple[int, str]:
-    """Append the labels of answers to the output, and return their number and the reason for stopping early, if any.
+    """Append the labels of answers to the output, and return their number and a sentence on what failed, if anything.
 
-    `record` describes the judge. It is appended with the new numbers of requests and failures, even if the command is
-    interrupted.
+    `questions` have correct answers. `record` describes the judge. It is appended with the new numbers of requests and
+    failures, even if the command is interrupted.
     """
-    queries = read_queries(local_path(Area.FILES, qrels.version.queries_sha256))
-    questions = {query.id: query.text for query in queries}
-    texts = answer_texts(qrels)
-    correct_answers = texts.read_answers() if texts is not None else {}
-    count, failures, in_a_row = 0, 0, 0
+    count, failures, ending = 0, 0, ""
     with output.open("ab") as file:
         try:
             for query, answer in keys:
-                correct = correct_answers[query]
-                strings = [*correct.texts, *(f"pattern: {pattern.pattern}" for pattern in correct.patterns)]
                 try:
-                    label = {
-                        "query_id": query,
-                        "answer": answer,
-                        "correct": chat.label(questions[query], strings, answer),
-                    }
+                    correct = chat.label(*questions[query], answer)
                 except JudgeFailed as error:
-                    failures, in_a_row = failures + 1, in_a_row + 1
-                    if in_a_row == _MAX_FAILURES:
-                        return count, f"Stopped after {in_a_row} failures in a row: {error}. "
+                    failures, ending = failures + 1, f"The last failure: {error}. "
                 else:
-                    count, in_a_row = count + 1, 0
+                    label = {"query_id": query, "answer": answer, "correct": correct}
                     file.write(orjson.dumps({**record, **label}) + b"\n")
                     file.flush()
+                    count += 1
         except BudgetSpent:
-            return count, "Stopped because --max-requests was reached. "
+            ending = "Stopped because --max-requests was reached. "
         finally:
             totals = {"requests": record["requests"] + chat.requests, "failures": record["failures"] + failures}
             file.write(orjson.dumps({**record, **totals, "date": f"{timezone.now():%Y-%m-%d}"}) + b"\n")
-    return count, ""
+    return count, ending

@@ -18,6 +18,7 @@ from django.test import Client
 from sklearn.metrics import cohen_kappa_score
 
 from leaderboard.core.audit import acting
+from leaderboard.judgements import chat_judge
 from leaderboard.judgements.rescoring.switch import switch_board
 from leaderboard.models import AuditRecord, Dataset, Entry, Evaluation, JudgementImport, Pool, Qrels, Rescore, User
 from submissions.jobs.runner import drain_queue
@@ -31,6 +32,7 @@ from tests.submissions.workers import work
 pytestmark = pytest.mark.django_db
 
 IMPORTS = "/admin/leaderboard/judgementimport/"
+SUPPORT = "support, partial_support, not_support"
 CORRECT_BY_ANA = "Correct(judge='Ana')"
 
 
@@ -103,7 +105,7 @@ def test_labels_score_runs_whose_answers_are_all_labeled(
     submit(api, answer_run({"q1": {"answer": ""}}), "First")
     submit(api, answer_run({"q2": {"answer": "<b>Milan</b>"}}), "Second")
     page = merge(judge, [*all_labels(), label("q0", "Lutetia", 1)])
-    assert "<dt>Labels of answers that no run gives</dt> <dd>1</dd>" in page
+    assert "<dt>Labels of answers that no run gives</dt><dd>1</dd>" in page
     assert "Ana: 1 answers of 1 runs." in page
     call_command("set_measures", SLUG, "EM", CORRECT_BY_ANA, by=User.objects.get(is_staff=True).email, why="judged")
     assert means("First")[CORRECT_BY_ANA] == pytest.approx(4 / 6)  # one wrong, one unanswered
@@ -115,6 +117,12 @@ def test_labels_score_runs_whose_answers_are_all_labeled(
     page = one_line(client.get(f"/datasets/{SLUG}/").content.decode())
     assert "Answers labeled by Ana (person, 7 labels)." in page
     assert "Correct(judge=&#x27;Ana&#x27;)" in page
+    for address in (f"/datasets/{SLUG}/", f"/api/v1/datasets/{SLUG}/board/", f"/datasets/{SLUG}/board.csv"):
+        for parameter in ("sort", "measure"):
+            answer = client.get(address, {parameter: CORRECT_BY_ANA})
+            assert answer.status_code == 200, (address, parameter)
+    assert CORRECT_BY_ANA in client.get(f"/datasets/{SLUG}/board.csv").content.decode()
+    assert "Correct(judge=" in client.get("/measures/").content.decode()
     # Later labels complete the run, and later runs are scored by the same labels.
     merge(judge, [label("q2", "<b>Milan</b>", 0.5)])
     assert means("Second")[CORRECT_BY_ANA] == pytest.approx(4.5 / 6)
@@ -176,9 +184,8 @@ def test_relevance_judgments_keep_the_labels(tmp_path: Path, api: Api, judge: Cl
     submit(api, answer_run(), "First")
     merge(judge, all_labels())
     (tmp_path / "new.qrels").write_text("q0 0 d9 1\n")
-    call_command(
-        "import_judgements", SLUG, str(tmp_path / "new.qrels"), judge="NIST", by=judith.email, why="more", stdout=StringIO()
-    )  # fmt: skip
+    options = {"judge": "NIST", "by": judith.email, "why": "more", "stdout": StringIO()}
+    call_command("import_judgements", SLUG, str(tmp_path / "new.qrels"), **options)
     scorer()
     switch_board(Rescore.objects.get(state=Rescore.State.READY))
     qrels = Dataset.objects.get(slug=SLUG).current_qrels
@@ -211,20 +218,20 @@ def test_every_problem_of_a_file_is_listed_and_nothing_is_stored(tmp_path: Path,
         "[" * 100_000 + "\n",
     ]  # fmt: skip
     page = one_line(send(judge, lines).content.decode())
-    for text in (
-        "1 line with the label or the nuggets of an earlier line (line 2)",
-        "1 line with a query that is not in the dataset (line 3)",
-        "2 lines with a value of `correct` that is not a number from 0 to 1 (lines 4, 5)",
-        "4 lines with an unusable judge, or more than 20 judges (lines 6, 7, 8, 9)",
-        "1 line with another kind, model, or prompt than earlier labels of the judge (line 10)",
-        "2 lines with unusable nuggets",
-        "not a label of an answer, a judge, or the nuggets of a query (lines 11, 12, 15, 16, 17 …)",
+    for text, numbers in (
+        ("1 line with the label or the nuggets of an earlier line", "2"),
+        ("1 line with a query that is not in the dataset", "3"),
+        ("2 lines with a value of `correct` that is not a number from 0 to 1", "4, 5"),
+        ("4 lines with an unusable judge, or more than 20 judges", "6, 7, 8, 9"),
+        ("1 line with another kind, model, or prompt than earlier labels of the judge", "10"),
+        ("9 lines not a label of an answer, a judge, or the nuggets of a query", "11, 12, 15, 16, 17 (9 in total)"),
+        (f"2 lines with unusable nuggets, or a label without one of {SUPPORT} for each of them", "13, 14"),
     ):
-        assert text in page, text
+        assert f'<td>{text}</td><td class="n">{numbers}</td>' in page, text
     assert "<script>alert" not in page
     assert not JudgementImport.objects.exists()
     too_many = [label("q0", "Paris", 1, judge=f"J{number}") for number in range(21)]
-    assert "more than 20 judges (line 21)" in one_line(send(judge, too_many).content.decode())
+    assert 'more than 20 judges</td><td class="n">21</td>' in one_line(send(judge, too_many).content.decode())
     assert "the file has no labels" in send(judge, ["\n"]).content.decode()
 
 
@@ -280,7 +287,6 @@ class _Endpoint(BaseHTTPRequestHandler):
             content = "I cannot say."
         reply = json.dumps({"choices": [{"message": {"content": content}}]}).encode()
         self.send_response(status)
-        self.send_header("Retry-After", "0")
         self.send_header("Content-Length", str(len(reply)))
         self.end_headers()
         self.wfile.write(reply)
@@ -316,6 +322,7 @@ def test_a_model_labels_answers_within_its_budget_and_resumes(
     submit(api, answer_run({"q1": {"answer": attack}}), "First")
     output = tmp_path / "labels.jsonl"
     monkeypatch.setenv("TEST_KEY", "secret")
+    monkeypatch.setattr(chat_judge, "_WAIT", 0.01)
     with endpoint(429, 503) as address:
         said = label_answers(address, output, judith, max_requests=5, key_variable="TEST_KEY")
         assert len(_Endpoint.requests) == 5
@@ -346,7 +353,7 @@ def test_failures_of_a_model_are_counted_and_labels_kept(tmp_path: Path, api: Ap
         assert json.loads((tmp_path / "labels.jsonl").read_text().splitlines()[-1])["failures"] == 1
     with endpoint(*[401] * 20) as address:
         said = label_answers(address, tmp_path / "more.jsonl", judith)
-        assert said.startswith("0 answers labeled, 6 left; 6 requests.")
+        assert said.startswith("0 answers labeled, 6 left; 6 requests. The last failure: status 401.")
     with pytest.raises(CommandError, match="is not an address"):
         label_answers("file:///etc/passwd", tmp_path / "x.jsonl", judith)
 
