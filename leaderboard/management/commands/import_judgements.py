@@ -119,15 +119,14 @@ def _preview_import(dataset: Dataset, file: Path, is_blind: bool, checks: dict[s
 
 def _summary(counts: dict[str, Any]) -> str:
     """Return a sentence with the numbers of new, equal, and conflicting judgments, and their agreement."""
+    unlabeled = [
+        f"Answers without a label of {each['judge']}: {each['answers']:,}." for each in counts.get("unlabeled", ())
+    ]
+    if "unknown_answers" in counts:
+        unlabeled.append(f"Labels of answers that no run gives: {counts['unknown_answers']:,}.")
     return (
         f"{counts['new']:,} new, {counts['same']:,} the same, {format_count(counts['conflicts'], 'conflict')} "
         f"({counts['raised']:,} higher, {counts['lowered']:,} lower); "
         f"{format_count(counts['queries'], 'query', 'queries')}, {counts['new_queries']:,} of them not judged before."
-        + "".join(f" {sentence}" for sentence in map(agreement_sentence, counts.get("agreement", ())))
-        + "".join(f" {each['judge']}: {each['answers']:,} answers unlabeled." for each in counts.get("unlabeled", ()))
-        + (
-            f" Labels of answers that no run gives: {counts['unknown_answers']:,}."
-            if "unknown_answers" in counts
-            else ""
-        )
+        + "".join(f" {sentence}" for sentence in [*map(agreement_sentence, counts.get("agreement", ())), *unlabeled])
     )

@@ -106,7 +106,7 @@ def test_labels_score_runs_whose_answers_are_all_labeled(
     submit(api, answer_run({"q2": {"answer": "<b>Milan</b>"}}), "Second")
     page = merge(judge, [*all_labels(), label("q0", "Lutetia", 1)])
     assert "<dt>Labels of answers that no run gives</dt><dd>1</dd>" in page
-    assert "Ana: 1 answers of 1 runs." in page
+    assert "Ana: 1 (runs: 1)." in page
     call_command("set_measures", SLUG, "EM", CORRECT_BY_ANA, by=User.objects.get(is_staff=True).email, why="judged")
     assert means("First")[CORRECT_BY_ANA] == pytest.approx(4 / 6)  # one wrong, one unanswered
     assert CORRECT_BY_ANA not in means("Second")
@@ -162,6 +162,23 @@ def test_a_conflict_is_settled_by_the_policy(tmp_path: Path, api: Api, judge: Cl
     page = merge(judge, [label("q5", "Lima", 1), label("q0", "Paris", 0), label("q0", "Paname", 1)], "highest")
     assert "2: 1 higher, 1 lower" in page
     assert means("First")[CORRECT_BY_ANA] == 1
+
+
+def test_labels_are_imported_by_command(tmp_path: Path, api: Api, judith: User) -> None:
+    import_capitals(tmp_path)
+    submit(api, answer_run(), "First")
+    path, out = tmp_path / "labels.jsonl", StringIO()
+    path.write_text("".join(json.dumps(line) + "\n" for line in all_labels()[1:]))
+    options = {"labels": True, "by": judith.email, "why": "judged", "stdout": out}
+    call_command("import_judgements", SLUG, str(path), dry_run=True, **options)
+    assert out.getvalue() == "The file can be imported: 5 labels.\n"
+    assert not JudgementImport.objects.exists()
+    call_command("import_judgements", SLUG, str(path), **options)
+    assert "5 new, 0 the same, 0 conflicts (0 higher, 0 lower); 5 queries" in out.getvalue()
+    assert "Answers without a label of Ana: 1. Labels of answers that no run gives: 0." in out.getvalue()
+    assert "Qrels v2: the stored runs are being rescored." in out.getvalue()
+    with pytest.raises(CommandError, match="JSON, which is not supported for judgments"):
+        call_command("import_judgements", SLUG, str(path), **{**options, "labels": False, "judge": "NIST"})
 
 
 def test_nuggets_are_scored_as_recall(tmp_path: Path, api: Api, judge: Client) -> None:
@@ -243,7 +260,7 @@ def test_unlabeled_answers_are_downloaded_with_a_pool(tmp_path: Path, api: Api, 
     call_command("draw_pool", SLUG, depth=5, to=tmp_path, by=judith.email, why="labels", stdout=StringIO())
     pool = Pool.objects.get()
     page = one_line(judge.get(f"/admin/leaderboard/pool/{pool.pk}/change/").content.decode())
-    assert "Ana: 3 answers of 2 runs." in page
+    assert "Ana: 3 (runs: 2)." in page
     file = judge.get(f"/admin/leaderboard/pool/{pool.pk}/files/answers/")
     assert file["Content-Disposition"] == f'attachment; filename="pool-{SLUG}-{pool.pk}.jsonl"'
     rows = [json.loads(line) for line in b"".join(file.streaming_content).splitlines()]
