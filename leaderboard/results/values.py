@@ -17,7 +17,7 @@ from leaderboard.results.protection import HIDDEN_DECIMALS, evaluate_parts, get_
 JUDGED, HOLE = "Judged@10", "Hole@10"
 #: Judgment coverage measures in board order.
 JUDGED_MEASURES = (JUDGED, HOLE)
-#: Prefixes of measures that reveal which documents or queries are judged. If stated figures are powers of two, their mean
+#: Prefixes of measures that reveal which documents or queries are judged. If stated figures are powers of two, the mean
 #: tells which queries it is over.
 REVEALING = ("Hole", "Judged", "Upper", *STATED_FIGURES)
 
