@@ -21,15 +21,29 @@ from math import log, sqrt
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evaluation.measures.registry import UnknownMeasureError, parse_measure
+
 #: The step η, in units of the measure.
 STEP = 0.01
 #: Rounding step of the public part of a competition's board, about the standard error of a difference. The decisive
 #: private part has three decimals. The mechanism of the paper also rounds to its step.
 PUBLIC_STEP = 0.02
-#: Step of a young team after its first result, because several young teams may collude.
-YOUNG_STEP = 0.05
+#: Rounding step of other measures on a board ranked by a measure of answers, whose values by query are 0 or 1.
+RESPONSE_STEP = 0.1
+#: Steps of a young team after its first result, because several young teams may collude: in units of the measure and in
+#: standard errors. The latter limit measures whose values by query differ more, such as exact match.
+YOUNG_STEP, YOUNG_ERRORS = 0.05, 4.0
 #: Tolerance for rounding errors of a gain that equals the step; published values have three decimals.
 _NOISE = 1e-9
+
+
+def coarse_step(primary: str, *, competition: bool) -> float:
+    """Return the rounding step of a competition's measures, and of the measures beside the primary one elsewhere."""
+    try:
+        is_about_answers = parse_measure(primary).family.reads_responses
+    except UnknownMeasureError:
+        is_about_answers = False
+    return RESPONSE_STEP if is_about_answers and not competition else PUBLIC_STEP
 
 
 def paired_standard_error(new: ArrayLike, best: ArrayLike) -> float:
@@ -54,16 +68,18 @@ def paired_standard_error(new: ArrayLike, best: ArrayLike) -> float:
     return float(differences.std(ddof=1) / sqrt(len(differences))) if len(differences) > 1 else 0.0
 
 
-def needed_gain(standard_error: float, *, tries: int = 0, step: float = STEP) -> float:
+def needed_gain(standard_error: float, *, tries: int = 0, is_young: bool = False) -> float:
     """Return the gain that a result must exceed over the best revealed one, after `tries` earlier results.
 
-    With k = `tries` + 1, the best of k results may be √(2 ln k) standard errors above the others by chance.
+    With k = `tries` + 1, the best of k results may be √(2 ln k) standard errors above the others by chance. `is_young`
+    requires the larger gain of a young team after its first result.
     """
-    return max(step, max(1.0, sqrt(2 * log(tries + 1))) * standard_error)
+    step, errors = (YOUNG_STEP, YOUNG_ERRORS) if is_young else (STEP, 1.0)
+    return max(step, max(errors, sqrt(2 * log(tries + 1))) * standard_error)
 
 
 def is_improvement(
-    new_mean: float, best_mean: float, standard_error: float, *, tries: int = 0, step: float = STEP
+    new_mean: float, best_mean: float, standard_error: float, *, tries: int = 0, is_young: bool = False
 ) -> bool:
     """Return whether to reveal the new result. Means are as published, and higher ones are better."""
-    return new_mean - best_mean > needed_gain(standard_error, tries=tries, step=step) + _NOISE
+    return new_mean - best_mean > needed_gain(standard_error, tries=tries, is_young=is_young) + _NOISE

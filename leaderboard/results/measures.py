@@ -8,6 +8,7 @@ from django.db import transaction
 from evaluation.core.problems import Problem
 from evaluation.measures.registry import DEFAULT_MEASURES, UnknownMeasureError, parse_measure
 from leaderboard.core.audit import record
+from leaderboard.core.measures import better, canonical_name
 from leaderboard.datasets.problems import problem
 from leaderboard.models import Dataset, Evaluation
 from leaderboard.results.board_rows.revisions import lock_boards
@@ -101,9 +102,15 @@ def check_measures(primary: str, secondary: Sequence[str], *, hidden: bool) -> I
         if hidden and measure.name.startswith(REVEALING):
             yield problem(
                 "revealing_measure",
-                f"{measure.name} reveals which documents are judged",
+                f"{measure.name} reveals which documents or queries are judged",
                 "Choose another measure, or open the judgments.",
             )
+    if hidden and better(primary) == "lower":
+        yield problem(
+            "lower_is_better",
+            f"lower values of {canonical_name(primary)} are better",
+            "Choose a primary measure of which higher values are better, or open the judgments.",
+        )
     if not has_unknown and hidden and len(shown_measures(primary, secondary, hidden=True)) > MAX_MEASURES:
         yield problem(
             "too_many_measures",

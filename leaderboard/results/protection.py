@@ -22,7 +22,7 @@ from django.utils import timezone
 from numpy.typing import NDArray
 
 from evaluation.judgements import splits as judged_parts
-from evaluation.statistics.ladder import PUBLIC_STEP, STEP, YOUNG_STEP
+from evaluation.statistics.ladder import PUBLIC_STEP, STEP, YOUNG_ERRORS, YOUNG_STEP, coarse_step
 from leaderboard.datasets.qrels import load_parts, load_qrels, store_parts
 from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, Protection, Qrels, Team, Visibility
 from leaderboard.results.records import per_query_values
@@ -72,7 +72,11 @@ class ProtectionPolicy:
         """Rounding steps by measure; measures that are rounded to decimals are omitted."""
         if not self.hidden:
             return {}
-        return dict.fromkeys(self.measures if self.competition else self.measures[1:], PUBLIC_STEP)
+        return dict.fromkeys(self.measures if self.competition else self.measures[1:], self._coarse_step)
+
+    @property
+    def _coarse_step(self) -> float:
+        return coarse_step(self.measures[0], competition=self.competition)
 
     @property
     def sentences(self) -> list[str]:
@@ -113,7 +117,7 @@ class ProtectionPolicy:
         decimals = f"rounded to {HIDDEN_DECIMALS} decimals"
         if self.competition:
             return f"{primary} in steps of {PUBLIC_STEP}, and of the private part {all_names}, {decimals}"
-        return f"{primary}, {decimals}" + (f", and {secondary} in steps of {PUBLIC_STEP}" if secondary else "")
+        return f"{primary}, {decimals}" + (f", and {secondary} in steps of {self._coarse_step}" if secondary else "")
 
     def _limits(self) -> Iterator[str]:
         if self.daily_quota is not None:
@@ -131,8 +135,9 @@ class ProtectionPolicy:
             )
             yield (
                 f"For {days} days after its approval, a team's first result is published, and further ones if they are "
-                f"better by more than {YOUNG_STEP}. At most {settings.YOUNG_TEAM_READINGS} results of such teams are "
-                f"published per day; others wait. Teams without approval count as one team.{resubmission}"
+                f"better by more than {YOUNG_STEP} and {YOUNG_ERRORS:g} standard errors. At most "
+                f"{settings.YOUNG_TEAM_READINGS} results of such teams are published per day; others wait. Teams "
+                f"without approval count as one team.{resubmission}"
             )
 
     def _competition_sentences(self) -> Iterator[str]:

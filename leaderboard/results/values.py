@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import Q
 
+from evaluation.judgements.responses import STATED_FIGURES
 from evaluation.measures.registry import upper_bound_name
 from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, System
 from leaderboard.results.mteb import ORIGINALS
@@ -16,8 +17,9 @@ from leaderboard.results.protection import HIDDEN_DECIMALS, evaluate_parts, get_
 JUDGED, HOLE = "Judged@10", "Hole@10"
 #: Judgment coverage measures in board order.
 JUDGED_MEASURES = (JUDGED, HOLE)
-#: Prefixes of measures that reveal which documents are judged.
-REVEALING = ("Hole", "Judged", "Upper")
+#: Prefixes of measures that reveal which documents or queries are judged. If stated figures are powers of two, the mean
+#: tells which queries it is over.
+REVEALING = ("Hole", "Judged", "Upper", *STATED_FIGURES)
 
 
 def upper_bound_measures(dataset: Dataset) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
-from evaluation.statistics.ladder import PUBLIC_STEP
+from evaluation.statistics.ladder import PUBLIC_STEP, coarse_step
 from leaderboard.boards import rendering
 from leaderboard.boards.columns.about import FILE_SIZE, SIZE
 from leaderboard.boards.columns.costs import WITH_SPREAD
@@ -248,7 +248,8 @@ class _BoardPage:
         coarse_columns = (
             [] if published_statements is None else [c.head for c in visible_columns if c.key in board.measures[1:]]
         )
-        if published_statements is not None and published_statements.step >= PUBLIC_STEP:
+        competition = published_statements is not None and published_statements.step >= PUBLIC_STEP
+        if published_statements is not None and competition:
             coarse_columns = [published_statements.measure, *coarse_columns]
         has_ties = len(board.statements.tied_with_best(board.measure)) > 1
         has_one_date = len(dates) == 1 and all(column.key != "published" for column in visible_columns)
@@ -261,7 +262,7 @@ class _BoardPage:
             "by_chance": f"{board.compared / 20:.0f}" if board.compared > FEW_COMPARED else "",
             "wins": next((c.note for c in visible_columns if c.key == WINS), ""),
             "coarse": " and ".join(coarse_columns),
-            "step": PUBLIC_STEP,
+            "step": coarse_step(board.measures[0], competition=competition) if coarse_columns else 0,
             "noise": any(c.key in WITH_SPREAD for c in visible_columns),
             "lower": list(dict.fromkeys(c.head for c in visible_columns if c.better == "lower" and c.numeric)),
             "date": date.fromisoformat(str(*dates)) if has_one_date else None,

@@ -27,7 +27,7 @@ from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
-from evaluation.statistics.ladder import STEP, YOUNG_STEP, is_improvement, paired_standard_error
+from evaluation.statistics.ladder import is_improvement, paired_standard_error
 from leaderboard.models import Dataset, Entry, Evaluation, Round, Seed, Team, User
 from leaderboard.results import protection
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board, lock_boards
@@ -64,7 +64,7 @@ def is_significant(
     own_entries = Q(evaluation__in=evaluations) | Q(seeds__evaluation__in=evaluations)
     results = _known_results(dataset, team, submitter).exclude(pk__in=Entry.objects.filter(own_entries).values("pk"))
     known_values = _published_values(dataset, results.exclude(visibility=Visibility.HELD), evaluations)
-    step = YOUNG_STEP if known_values and team is not None and protection.is_new_team(team) else STEP
+    is_young = bool(known_values) and team is not None and protection.is_new_team(team)
     if policy.competition:
         known_values += _published_values(dataset, _public_baseline(dataset, evaluations[0]), evaluations)
     if not known_values:
@@ -77,7 +77,7 @@ def is_significant(
         for measures, values in map(mean_values, (evaluations, best_evaluations))
     ]
     error = paired_standard_error(*by_query)
-    return is_improvement(score, best_score, error, tries=results.count(), step=step)
+    return is_improvement(score, best_score, error, tries=results.count(), is_young=is_young)
 
 
 def _known_results(dataset: Dataset, team: Team | None, submitter: User | None) -> QuerySet[Entry]:

@@ -137,7 +137,7 @@ def test_hidden_judgements_allow_three_measures_and_none_that_tells_what_is_judg
     (problem,) = problems_of(folder, measures=("AP", "P@10", "RR@10"))
     assert problem.code == "too_many_measures"
     (problem,) = problems_of(folder, measures=("Hole@10",))
-    assert problem.message == "Hole@10 reveals which documents are judged"
+    assert problem.message == "Hole@10 reveals which documents or queries are judged"
     (problem,) = problems_of(folder, primary="Judged@10")
     assert problem.code == "revealing_measure"
 
