@@ -133,13 +133,14 @@ def test_every_name_of_some_systems_is_in_the_picture_and_no_two_meet() -> None:
     assert len({*beside, *off}) == len(beside) + len(off) == 10
 
 
-def test_an_axis_without_points_gives_way_to_one_with_them_but_not_where_it_is_asked_for() -> None:
+def test_an_axis_without_points_gives_way_to_one_with_them_but_not_where_it_is_asked_for(client: Client) -> None:
     dataset, paper = scored_dataset(), make_source("paper")
     sized = {"name": "index size", "value": 7.0, "unit": "GiB"}
     report(dataset, paper, "theirs", ndcg=0.4, figures=[sized])
     report(dataset, paper, "unsized", ndcg=0.4)
     record_boards()
     assert drawn("pareto", f"dataset={dataset.slug}").chosen == {"x": "index"}
+    assert '<option value="index" selected>' in client.get(f"/figures/pareto/?dataset={dataset.slug}").content.decode()
     assert not drawn("pareto", f"dataset={dataset.slug}&x=latency").data
 
 
