@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.test import Client
 
@@ -163,8 +165,10 @@ def test_a_system_with_results_on_two_datasets_has_its_differences_drawn(client:
         dataset = scored_dataset(name=name)
         score(dataset, bm25, baseline=True, ndcg=0.4)
         score(dataset, system, ndcg=0.3 + number / 2)
-        shown = 'id="figure-system-deltas"' in client.get(slug).content.decode()
-        assert shown is (number == 1)
+        page = client.get(slug).content.decode()
+        assert ('class="forest"' in page) is (number == 1)
+    assert page.count('class="forest-name"') == 2
+    assert {">+0.400<", ">−0.100<"} <= set(re.findall(r">[^<>]*<", page.partition('class="forest"')[2]))
     plot = drawn("system-deltas", f"system={system.slug}")
     assert column(plot, "Dataset") == ["Second", "First"]
     assert column(plot, "ours") == [pytest.approx(0.4), pytest.approx(-0.1)]
