@@ -62,7 +62,8 @@ def _build_rows(batches: Mapping[Any, TopicBatch], hidden: TopicBatch | None) ->
         for entry, key in entries.items():
             gain = signed(gains[entry].value, 3) if entry in gains else ""
             gap = boards[pk].gaps.get(entry) if not batches[pk].is_hidden else None
-            score, statement = format_value(scores[entry].get(measures[pk]), 3), boards[pk].for_entry(entry, measures[pk])
+            score = format_value(scores[entry].get(measures[pk]), 3)
+            statement = boards[pk].for_entry(entry, measures[pk])
             direction = "up" if statement.better else "down" if statement.worse else "muted"
             cells.setdefault(key, {})[pk] = BatchResult(score, gain, direction, gap, gap_texts(gap))
     systems = System.objects.in_bulk({system for system, _ in cells})

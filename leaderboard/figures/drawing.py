@@ -232,7 +232,8 @@ def heatmap(matrix: Matrix, max_value: float, title: str, hover: str, gap: float
         "line": {"color": PAPER, "width": gap},
     }
     font = {"size": 12, "color": MUTED_INK}
-    bar = {"thickness": 10, "outlinewidth": 0, "title": {"text": title, "side": "right", "font": font}, "tickfont": font}
+    head = {"text": title, "side": "right", "font": font}
+    bar = {"thickness": 10, "outlinewidth": 0, "title": head, "tickfont": font}
     return go.Bar(
         orientation="h",
         y=[row for row, _ in cells],
