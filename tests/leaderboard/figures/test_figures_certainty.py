@@ -169,12 +169,6 @@ def test_a_system_with_results_on_two_datasets_has_its_differences_drawn(client:
         assert ('class="forest"' in page) is (number == 1)
     assert page.count('class="forest-name"') == 2
     assert {">+0.400<", ">−0.100<"} <= set(re.findall(r">[^<>]*<", page.partition('class="forest"')[2]))
-    plot = drawn("system-deltas", f"system={system.slug}")
-    assert column(plot, "Dataset") == ["Second", "First"]
-    assert column(plot, "ours") == [pytest.approx(0.4), pytest.approx(-0.1)]
-    assert client.get(plot.data[0]["meta"]["links"][0]).status_code == 200
-    assert not drawn("system-deltas").data
-    assert client.get("/figures/system-deltas/?system=none").status_code == 200
 
 
 def test_approximate_indexes_are_drawn_by_recall_and_throughput(client: Client) -> None:
