@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter
 
@@ -66,10 +66,7 @@ def summarize_dataset(board: Board, facts: DatasetFacts, *, is_filtered: bool) -
         judges = _("judges not stated")
     judgments = ", ".join(filter(None, [origin, judges, relevant]))
     leader = _find_leader(board, board.measure)
-    summary = leader.summary(board.measure, "relative", judgments, is_filtered=is_filtered) if leader else None
-    if summary is None or facts.slice is None:
-        return summary
-    return replace(summary, parts=[Part(_("Queries"), facts.slice.text), *summary.parts])
+    return leader.summary(board.measure, "relative", judgments, is_filtered=is_filtered) if leader else None
 
 
 def summarize(board: Board, *, measure: str, key: str, relative: str, is_filtered: bool) -> Summary | None:

@@ -274,7 +274,7 @@ def _frontier_traces(
     corners = [(x, y) for y, *pair in zip(ys, xs, xs[1:], strict=False) for x in pair]
     corners += [(right_edge, worst_score), (xs[0], worst_score)]
     shade = drawing.area_trace("dominated", corners, BLUE, 0.08, showlegend=False)
-    style = {"color": MUTED_INK, "width": 1.5, "dash": "dot", "shape": "hv"}
+    style = {"color": MUTED_INK, "width": 1.5, "shape": "hv"}
     return [shade, drawing.line_trace("Pareto frontier", xs[:-1], ys[:-1], style)][: len(best_points)]
 
 

@@ -84,10 +84,10 @@ def frame(
 
 
 @register.inclusion_tag("leaderboard/_figure.html")
-def figure_page(figure_request: FigureRequest) -> dict[str, Any]:
+def figure_page(figure_request: FigureRequest, plot: Plot) -> dict[str, Any]:
     """Render the figure of its own page, with its table; its choices are in the form of the page."""
     query = figure_request.query_string()
-    context = frame(figure_request.figure, query[1:], query, figure_request.plot(), 2)
+    context = frame(figure_request.figure, query[1:], query, plot, 2)
     return {**context, "choices": [], "page_url": ""}
 
 
