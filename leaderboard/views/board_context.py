@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
-from evaluation.statistics.ladder import PUBLIC_STEP, coarse_step
+from evaluation.statistics.ladder import PUBLIC_STEP
 from leaderboard.boards import rendering
 from leaderboard.boards.columns.about import FILE_SIZE, SIZE
 from leaderboard.boards.columns.costs import WITH_SPREAD
