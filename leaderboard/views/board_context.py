@@ -25,6 +25,7 @@ from leaderboard.boards.filtering import offered_presets
 from leaderboard.boards.model import DELTA, RATIOS, Board, Column, spans
 from leaderboard.boards.state import MAX_PINS, MAX_SORTS, PRESETS, VIEWS, WEIGHT_NAMES, BoardState, Range, Sort
 from leaderboard.models import Entry
+from leaderboard.results.protection import coarse_step
 from leaderboard.views.board_views import export_links
 
 #: Maximum length of a baseline's name that fits into a column head on phones.

@@ -17,8 +17,8 @@ from evaluation.judgements.splits import QueryParts, draw_parts
 from evaluation.statistics.gap import STEP as MIN_STEP
 from evaluation.statistics.gap import Interval, compute_gap, least_difference, published_interval
 from evaluation.statistics.ladder import PUBLIC_STEP, needed_gain, paired_standard_error
+from leaderboard.results.protection import coarse_step
 from leaderboard.results.significance.types import ALPHA
-from leaderboard.results.values import coarse_step
 from tests.attack.prober import QUERIES
 
 Values = NDArray[np.float64]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evaluation.statistics.ladder import STEP, is_improvement, paired_standard_error
+from leaderboard.results.protection import coarse_step
 
 unit = st.floats(0, 1)
 
