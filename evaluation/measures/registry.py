@@ -21,6 +21,7 @@ from difflib import get_close_matches
 from functools import lru_cache, partial
 from typing import Literal
 
+from evaluation.judgements.labels import JUDGE_NAME, LABEL_MEASURES, MAX_NAME, label_measure
 from evaluation.judgements.responses import STATED_FIGURES
 from evaluation.measures import formulas, subtopics
 from evaluation.measures.formulas import JudgedRankings, Values
@@ -193,6 +194,30 @@ def _stated(name: str, description: str) -> Family:
         f"{description}, as stated in the run. A query without response counts as 0.",
         "Mean over the judged queries", "answer run", "none", binary=False, reads_responses=True,
         higher_is_better=False,
+    )  # fmt: skip
+
+
+_NUGGETS, _PRADEEP = "(supported + 0.5 · partially supported) / nuggets", "Pradeep et al., AutoNuggetizer, 2024"
+#: Description, definition, and source of the measures of judges.
+_LABELED = {
+    "Correct": (
+        "Share of answers that the judge labels as correct.",
+        "Mean degree of correctness",
+        "labels of answers",
+    ),
+    "NuggetR": ("Share of a query’s nuggets that the answer supports by the labels of the judge.", _NUGGETS, _PRADEEP),
+    "VitalR": ("NuggetR over vital nuggets only; 0 for queries without any.", _NUGGETS, _PRADEEP),
+}
+
+
+def labeled_by(measure: str, judge: str) -> Family:
+    """Return the family of a measure of labels by a judge, who is part of its name: `Correct(judge='Ana')`."""
+    description, definition, source = _LABELED[measure]
+    return Family(
+        measure, formulas.ResponseScore(label_measure(measure, judge)),
+        ResponseReference(references.LabeledAnswers(measure, judge), reads_labels=True),
+        f"{description} A query without answer counts as 0. A run has no value unless all answers are labeled.",
+        definition, source, "none", binary=False, parameter=f"judge='{judge}'", reads_responses=True,
     )  # fmt: skip
 
 
@@ -393,6 +418,7 @@ _ALL_FAMILIES = (
         higher_is_better=False,
     ),
     *_RESPONSE_FAMILIES,
+    *(labeled_by(measure, "name") for measure in LABEL_MEASURES),
     *map(upper_bound, BOUNDS),
 )  # fmt: skip
 
@@ -420,6 +446,7 @@ _NAME = re.compile(
 #: Notations of ranx for RBP(p=0.95), rbp.95, and of trec_eval for IPrec@0.5, iprec_at_recall_0.50.
 _RANX_RBP = re.compile(r"rbp\.([0-9]{1,4})(?![0-9])", re.IGNORECASE)
 _TREC_IPREC = re.compile("iprec_at_recall_", re.IGNORECASE)
+_JUDGE = re.compile(rf"\s*({'|'.join(LABEL_MEASURES)})\(judge=(['\"])({JUDGE_NAME})\2\)\s*", re.IGNORECASE)
 _PERSISTENCE = re.compile(r"p=(0?\.[0-9]{1,4})")
 #: Default parameters of ir_measures, and the keys of families that accept them.
 _DEFAULTS = {
@@ -499,8 +526,10 @@ class Measure:
 
 def parse_measure(text: str) -> Measure:
     """Return the measure with this name in any supported notation. Raises UnknownMeasureError with suggestions."""
-    measure = _parse_alias(text.strip()) or _parse_notation(
-        _TREC_IPREC.sub("IPrec@", _RANX_RBP.sub(r"RBP(p=.\1)", text.replace("α", "alpha")))
+    measure = (
+        _parse_judge(text)
+        or _parse_alias(text.strip())
+        or _parse_notation(_TREC_IPREC.sub("IPrec@", _RANX_RBP.sub(r"RBP(p=.\1)", text.replace("α", "alpha"))))
     )
     if measure is None:
         raise UnknownMeasureError(f"{text!r} {_refusal(text)} {_KNOWN_NAMES}")
@@ -553,6 +582,13 @@ def _parse_notation(text: str) -> Measure | None:
     if (cutoff and family.cutoff == "none") or (level is not None and not family.binary):
         return None
     return Measure(family, int(cutoff) if cutoff else None, level)
+
+
+def _parse_judge(text: str) -> Measure | None:
+    """Return the measure with this name of labels by a judge, or None."""
+    match = _JUDGE.fullmatch(text)
+    names = {name.lower(): name for name in LABEL_MEASURES}
+    return Measure(labeled_by(names[match[1].lower()], match[3])) if match and len(match[3]) <= MAX_NAME else None
 
 
 def _parse_alias(text: str) -> Measure | None:

@@ -14,6 +14,7 @@ from evaluation.collections.beir import read_corpus
 from evaluation.collections.document_ids import PROCESS_SEED, DocumentIds, ids_in_memory
 from evaluation.core.problems import LINES_NAMED, InvalidContent, InvalidRun, Report, RunStatistics
 from evaluation.judgements.answers import Answers, FoundAnswers, find_answers
+from evaluation.judgements.labels import Labels
 from evaluation.judgements.qrels import Qrels
 from evaluation.judgements.responses import STATED_FIGURES, score_responses
 from evaluation.judgements.subtopics import SubtopicGrades, Subtopics
@@ -46,6 +47,7 @@ class ScoringTarget:
         excluded: Documents to drop from a query's ranking before the cut, in the form of qrels.
         measures: Measures with cutoffs that a report compares with the depth of a run.
         answers: Answers by query, for measures of answers.
+        labels: Labels of answers, for measures of judges.
         corpus: Corpus file, for measures that read texts.
         subtopics: Judgments by subtopic, for measures of novelty and diversity.
     """
@@ -62,6 +64,7 @@ class ScoringTarget:
     excluded: Qrels | None = None
     measures: tuple[str, ...] = ()
     answers: Mapping[str, Answers] | None = None
+    labels: Labels | None = None
     corpus: Path | None = None
     subtopics: SubtopicGrades | None = None
     _elsewhere: dict[int, Ids] = field(default_factory=dict, repr=False, compare=False)
@@ -206,7 +209,7 @@ class ScoringTarget:
         Raises EndlessPattern.
         """
         assert contents.responses is not None
-        scores = score_responses(rankings.qrels.query_ids, contents.responses, self.answers)
+        scores = score_responses(rankings.qrels.query_ids, contents.responses, self.answers, self.labels)
         cited = self.rankings(contents.cited or contents, rankings.qrels)
         return replace(rankings, response_scores=scores, cited=cited)
 

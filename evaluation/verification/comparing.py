@@ -237,10 +237,11 @@ class ClaimedScores:
 
 @dataclass(frozen=True, slots=True)
 class StatedResponses:
-    """Responses of an answer run by query, and TREC lines of their citations."""
+    """Responses of an answer run by query, TREC lines of their citations, and the records of labels, if any."""
 
     responses: Mapping[str, Any]
     citations: BinaryIO
+    labels: Sequence[Mapping[str, Any]] = ()
 
 
 def verify(
@@ -316,7 +317,8 @@ def _recompute_responses(
     answers = texts.read_answers() if texts is not None else {}
     for column, measure in enumerate(measures):
         if isinstance(measure.verifier, ResponseReference):
-            expected[:, column] = measure.verifier.compute(queries, stated.responses, answers)
+            facts = stated.labels if measure.verifier.reads_labels else answers
+            expected[:, column] = measure.verifier.compute(queries, stated.responses, facts)
 
 
 def _draw(queries: list[str], sha256: str) -> list[str]:
