@@ -292,6 +292,8 @@ def _left_out_reason(measure: Measure, rankings: JudgedRankings, has_answers: bo
         return "the run is a ranking without answers"
     if not isinstance(formula, ResponseScore) or formula.measure in scores:
         return ""
+    if measure.family.parameter:
+        return "the judge has not labeled all answers"
     figure = STATED_FIGURES.get(formula.measure, "confidence" if has_answers else "")
     return f"not every response states `{figure}`" if figure else "there are no correct answers to compare with"
 

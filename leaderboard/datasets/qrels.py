@@ -369,28 +369,25 @@ def current_or_next_qrels(
     judgements: JudgementFile | Qrels,
     *,
     files: Mapping[str, str] = {},
-    labels_sha256: str = "",
     made_from: Qrels | None = None,
     note: str = "",
     judged_by: Mapping[str, Any] | None = None,
 ) -> Qrels:
     """Return the row of these judgments, creating it with the next number if they are new.
 
-    `note` describes additions to `made_from`. `files` are `answers_sha256` and `subtopics_sha256`. Without them, the
-    row has the answers and subtopics of an existing row or of `made_from`. Without `labels_sha256`, it has the labels
-    of `made_from`, by default the dataset's current qrels.
+    `note` describes additions to `made_from`. `files` are `answers_sha256`, `subtopics_sha256`, and `labels_sha256`.
+    Without the first two, the row has the answers and subtopics of an existing row or of `made_from`. Without
+    `labels_sha256`, it has the labels of `made_from`, by default the dataset's current qrels.
     """
     if made_from is not None:
-        files = {"answers_sha256": made_from.answers_sha256, "subtopics_sha256": made_from.subtopics_sha256}
+        files = {name: getattr(made_from, name) for name in ("answers_sha256", "subtopics_sha256")} | dict(files)
     labeled = made_from or version.qrels.filter(split=split, version__dataset__current_qrels=F("pk")).first()
-    if not labels_sha256 and labeled is not None and labeled.labels_sha256:
-        labels_sha256 = labeled.labels_sha256
+    if not files.get("labels_sha256") and labeled is not None and labeled.labels_sha256:
+        files = {**files, "labels_sha256": labeled.labels_sha256}
         judged_by = {**(judged_by or {}), "labels": labeled.judged_by["labels"]}
-    stated_files = {name: sha256 for name, sha256 in files.items() if sha256}
-    rows = version.qrels.filter(
-        split=split, sha256=judgements.sha256, labels_sha256=labels_sha256, **stated_files
-    ).order_by("-number")
-    row = rows.first()
+    stated_files = {"labels_sha256": ""} | {name: sha256 for name, sha256 in files.items() if sha256}
+    rows = version.qrels.filter(split=split, sha256=judgements.sha256, **stated_files)
+    row = rows.order_by("-number").first()
     if row is not None:
         return row
     latest_number = version.qrels.filter(split=split).aggregate(latest=Max("number"))["latest"] or 0
@@ -401,7 +398,6 @@ def current_or_next_qrels(
         number=latest_number + 1,
         sha256=judgements.sha256,
         **files,
-        labels_sha256=labels_sha256,
         statistics=judgements.statistics if isinstance(judgements, Qrels) else judgements.statistics(level),
         made_from=made_from,
         note=note,

@@ -183,7 +183,7 @@ def record_merge(import_: JudgementImport, merged_judgements: MergedJudgements) 
         locked_import.version,
         import_split(locked_import),
         merged_judgements.judgements,
-        labels_sha256=merged_judgements.labels_sha256,
+        files={"labels_sha256": merged_judgements.labels_sha256},
         made_from=locked_import.against,
         note=locked_import.note,
         judged_by=merged_judgements.judged_by,

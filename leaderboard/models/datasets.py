@@ -263,9 +263,7 @@ class Qrels(models.Model):
         max_length=64, blank=True, help_text="SHA-256 of judgments by subtopic, if any."
     )
     labels_sha256 = models.CharField(
-        max_length=64,
-        blank=True,
-        help_text="SHA-256 of the judges’ labels of answers, in private storage; empty if none.",
+        max_length=64, blank=True, help_text="SHA-256 of labels of answers, in private storage, if any."
     )
     made_from = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="made_into")
     note = models.CharField(max_length=300, blank=True, help_text="Additions of this version, and their origin.")

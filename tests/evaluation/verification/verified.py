@@ -5,16 +5,20 @@ from __future__ import annotations
 import atexit
 import io
 import json
+import random
 import shutil
 import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from evaluation.judgements.answers import read_answers
+from evaluation.judgements.labels import read_labels
 from evaluation.judgements.qrels import read_qrels
 from evaluation.judgements.subtopics import read_subtopics
 from evaluation.runs.forms import read_responses
@@ -26,7 +30,7 @@ from evaluation.verification.comparing import (
     StatedResponses,
     verify,
 )
-from evaluation.verification.references import AnswerTexts
+from evaluation.verification.references import AnswerTexts, read_records
 
 #: Every family of the registry, with and without what it may be cut and parametrised by.
 MEASURES = (
@@ -45,8 +49,22 @@ MEASURES = (
 #: The same for answer runs.
 RESPONSE_MEASURES = (
     "EM", "AnswerF1", "AnswerIn", "ECE", "CiteP", "CiteP(rel=2)", "CiteR", "CiteR(rel=3)", "SearchCalls", "Tokens",
-    "Seconds", "Cost",
+    "Seconds", "Cost", "Correct(judge='name')", "NuggetR(judge='name')", "VitalR(judge='name')",
 )  # fmt: skip
+QUERIES = ("1", "2", "10", "q-é", "a-query-id-of-more-than-thirty-two-bytes", "7", "missing", "unjudged")
+
+
+@cache
+def labels() -> bytes:
+    """Labels by chance of all answers of `answer_run`, by a judge who is called name."""
+    chance = random.Random(1)
+    nuggets = [{"id": name, "text": name, "vital": name < "c"} for name in "abc"]
+    records: list[dict[str, Any]] = [{"query_id": query, "nuggets": nuggets} for query in QUERIES]
+    for query, answer in product(QUERIES, ("Alpha2 - beta?", "gamma", *(f"the ALPHA{n}: Beta" for n in range(5)))):
+        support = {name: chance.choice(["support", "partial_support", "not_support"]) for name in "abc"}
+        label = {"judge": "name", "kind": "person", "query_id": query, "answer": answer}
+        records.append({**label, "correct": chance.random(), "nuggets": support})
+    return "".join(f"{json.dumps(record)}\n" for record in records).encode()
 
 
 @cache
@@ -60,12 +78,11 @@ def texts() -> AnswerTexts:
         "é",
         "7",
     ]
-    queries = ["1", "2", "10", "q-é", "a-query-id-of-more-than-thirty-two-bytes", "7", "missing", "unjudged"]
     documents = [
         {"_id": name, "text": f"{'Füller, ' * (number * 37 % 300)} Alpha{number % 5}-Beta and more"}
         for number, name in enumerate(names)
     ]
-    answers = [{"_id": query, "answers": [f"ALPHA{len(query) % 5} - beta"]} for query in queries]
+    answers = [{"_id": query, "answers": [f"ALPHA{len(query) % 5} - beta"]} for query in QUERIES]
     for name, lines in (("corpus", documents), ("answers", answers)):
         (folder / name).write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
     return AnswerTexts(folder / "answers", folder / "corpus")
@@ -101,6 +118,7 @@ def scored_of(
         drop_self_matches=rules.drop_self_matches,
         maximum_depth=rules.maximum_depth,
         answers=read_answers((answers or texts()).answers, try_patterns=False),
+        labels=read_labels(labels()),
         corpus=texts().corpus,
         subtopics=read_subtopics(subtopics_of(qrels)),
     )
@@ -125,6 +143,6 @@ def verified(
     text, stated = run.read_bytes(), None
     if (responses := read_responses(run)) is not None:
         text, (cited, _) = responses.trec_lines()[0], responses.trec_lines(cited=True)
-        stated = StatedResponses(responses.responses, io.BytesIO(cited))
+        stated = StatedResponses(responses.responses, io.BytesIO(cited), read_records(labels()))
     judged = Judgements(qrels.read_bytes(), subtopics_of(qrels).read_bytes())
     verify(io.BytesIO(text), judged, claimed, rules, sha256, texts=answers or texts(), stated=stated)
