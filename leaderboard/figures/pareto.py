@@ -297,7 +297,7 @@ def _costs(scored_rows: _ScoredRows, axis: str) -> CostAxis:
         return _model_sizes(scored_rows.rows)
     key, title = COST_AXES[axis]
     if axis in STATED_AXES:
-        return CostAxis(_measured_costs(scored_rows, key)[1], title, "As stated in the runs.")
+        return CostAxis(_measured_costs(scored_rows, key)[1], title, "Stated in the runs.")
     reported_costs = _reported_costs(scored_rows, axis, title)
     if scored_rows.request.choice("device"):
         return reported_costs

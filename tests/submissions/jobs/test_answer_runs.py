@@ -211,7 +211,7 @@ def test_figures_draw_quality_against_stated_costs(tmp_path: Path, api: Api, cli
     assert figure.status_code == 200
     page = figure.content.decode()
     assert "Search calls per query" in page
-    assert "As stated in the runs" in page
+    assert "Stated in the runs" in page
 
 
 def test_query_pages_show_answers_side_by_side(tmp_path: Path, api: Api, client: Client) -> None:
