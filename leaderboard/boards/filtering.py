@@ -7,6 +7,7 @@ have every column unless the URL selects some.
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from math import inf
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
@@ -198,8 +199,8 @@ def _filled_columns(board: Board, matching_rows: Sequence[Row], state: BoardStat
             check_all_kinds or column.kind == "figure" or column.group in (OTHER_MEASURES, JUDGED_SHARE)
         ):
             return True
-        values = [row.get(column.key) for row in values_of_rows]
-        return any(values) if column in (SIZE, FILE_SIZE) else values.count(None) < len(values)
+        values = list(map(dict.get, values_of_rows, repeat(column.key)))
+        return any(values) or (column.key not in (SIZE.key, FILE_SIZE.key) and values.count(None) < len(values))
 
     return [column for column in board.columns if is_kept(column)]
 
@@ -390,7 +391,9 @@ def _select_columns(board: Board, columns: Sequence[Column], state: BoardState) 
     if name in _PRESETS:
         keys.add(board.measure)
     if name == PRESETS[0]:
-        columns = [column for column in columns if column.key in sort_keys or not _is_sparse(board, column)]
+        # A team's private rows must not change which columns it sees.
+        rows = [row for row in board.rows if board.get_block(row) is not Block.INCOMPLETE and row.ranked_in != PRIVATE]
+        columns = [column for column in columns if column.key in sort_keys or not _is_sparse(rows, column)]
         # A ratio is shown below its difference, and a date common to all results below the table.
         redundant_keys = set(RATIOS) if any(column.key == DELTA for column in columns) else set()
         if len({row.value("published") for row in board.rows} - {None}) == 1:
@@ -403,13 +406,13 @@ def _select_columns(board: Board, columns: Sequence[Column], state: BoardState) 
     return _fill_overview(board, columns, selected_columns) if name == PRESETS[0] else selected_columns
 
 
-def _is_sparse(board: Board, column: Column) -> bool:
+def _is_sparse(rows: Sequence[Row], column: Column) -> bool:
     """Return whether unfolded rows of the page lack a column: of costs all, of additional measures over 80%."""
-    # A team's private rows must not change which columns it sees.
-    rows = [row for row in board.rows if board.get_block(row) is not Block.INCOMPLETE and row.ranked_in != PRIVATE]
-    filled = sum(row[column.key].value is not None or bool(row[column.key].text) for row in rows)
-    share = 0.2 if column.group_slug == _MEASURE_GROUP else 0 if column.kind == "figure" else -1
-    return bool(rows) and filled <= share * len(rows)
+    is_measure = column.group_slug == _MEASURE_GROUP
+    if not rows or not (is_measure or column.kind == "figure"):
+        return False
+    filled = sum(row.values.get(column.key) is not None or bool(row[column.key].text) for row in rows)
+    return filled <= 0.2 * len(rows) * is_measure
 
 
 def _fill_overview(board: Board, columns: Sequence[Column], selected_columns: Sequence[Column]) -> list[Column]:

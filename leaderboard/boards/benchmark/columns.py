@@ -282,7 +282,9 @@ def build_rows(
         entry = _common_entry(line, ", ".join(sorted(provenances)), group)
         is_mixed, has_seeds = len(provenances) > 1, any(map(attrgetter("seed_count"), line.results))
         annotations, has_other_values = {}, bool(line.omitted_positions or line.other_values)
-        has_marks = IN_DOMAIN in trainings or any(result.is_self_reported for result in line.results)
+        has_marks = IN_DOMAIN in trainings or (
+            kind == REPORTED and any(result.is_self_reported for result in line.results)
+        )
         if needs_annotations or is_mixed or has_seeds or has_marks or has_other_values:
             annotations = _cell_annotations(facts, options, line, decimals, is_mixed=is_mixed)
         line_inputs.append(

@@ -76,7 +76,8 @@ class SystemLine:
     @property
     def model_bytes(self) -> int | None:
         """Size of the model's files, as known from a result."""
-        return next(filter(None, (result.model_bytes for result in self.results)), self.entry.model_bytes)
+        sizes = (result.model_bytes for result in self.results if result.measured)
+        return next(filter(None, sizes), self.entry.model_bytes)
 
 
 class BenchmarkLine(NamedTuple):
