@@ -74,6 +74,7 @@ class EntryLine(NamedTuple):
     baseline: float | None
     certainty: EntryCertainty | None
     gap: Gap | None = None
+    is_self_reported: bool = False
 
     @property
     def provenance(self) -> str:
@@ -443,6 +444,7 @@ def _entry_lines(
             baselines.get(group),
             None if certainty is None else certainty.entries.get(entry.pk),
             known_gaps.get(entry.pk) if known_gaps is not None else None,
+            entry.is_self_reported,
         )
 
 
@@ -473,7 +475,7 @@ def measure_column(measure: str, group: str = EFFECTIVENESS, note: str = "", *, 
     def cell(line: Any) -> Cell | Value:
         """Return the score, as a cell if it has an interval or a deviation over seeds to show."""
         value: Value = line.entry.scores.get(measure)
-        if value is not None and line.entry.is_self_reported:
+        if line.is_self_reported and value is not None:
             return Cell(value, mark=marks.SELF_REPORTED, title=_("self-reported"))
         if line.entry.deviations or (in_focus and line.certainty is not None):
             certainty = line.certainty if in_focus else None

@@ -191,6 +191,7 @@ def _filled_columns(board: Board, matching_rows: Sequence[Row], state: BoardStat
         rows = [row for row in board.rows if row.ranked_in != PRIVATE]
     needed_keys = {default, *(sort.key for sort in board.sorts), *(bounds.key for bounds in state.ranges)}
     needed_keys.update(key for row in rows for key, cell in row.cells.items() if cell.text)
+    needed_keys.update(key for row in rows[:1] for key, value in row.values.items() if value)
     values_of_rows = [row.values for row in rows]
 
     def is_kept(column: Column) -> bool:
@@ -286,19 +287,18 @@ def _two_best(column: Column, rows: Sequence[Row]) -> list[float]:
     """
     key, choose_best = column.key, max if column.better == "higher" else min
     numbers: list[Any] = [value for row in rows if (value := row.values.get(key)) is not None]
+    remaining_numbers = set(numbers) if len(numbers) > 1 else set()
     ranges: list[tuple[Any, float]] = []
     if column.kind == "figure" and any(row.cells[key].noise for row in rows if key in row.cells):
         ranges = [(value, row[key].noise) for row in rows if (value := row.values.get(key)) is not None]
     best_values_so_far: list[float] = []
-    while numbers and len(best_values_so_far) < 2:
-        best_number = choose_best(numbers)
-        if len(numbers) < 2 and not best_values_so_far:
-            break
+    while remaining_numbers and len(best_values_so_far) < 2:
+        best_number = choose_best(remaining_numbers)
         best_noise = max((noise for value, noise in ranges if value == best_number), default=0.0)
         if any(abs(value - best_number) <= noise + best_noise for value, noise in ranges if value != best_number):
             break
         best_values_so_far.append(best_number)
-        numbers = [number for number in numbers if number != best_number]
+        remaining_numbers.discard(best_number)
         ranges = [pair for pair in ranges if pair[0] != best_number]
     return best_values_so_far
 

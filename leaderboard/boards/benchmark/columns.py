@@ -325,19 +325,17 @@ def _view_values(lines: Sequence[SystemLine], tables: Tables, view: str) -> Sequ
     return [to_values(row) for row in table]
 
 
-#: Fields of entries that all results of a line share.
-_SHARED_FIELDS = ("system", "slug", "architecture", "team", "team_slug", "source_key", "challenged")
-
-
 def _common_entry(line: SystemLine, provenance: str, group: str) -> EntryRow:
     """Return an entry with the properties that all results of the line share, in this group of reported rows."""
-    return NO_RESULT._replace(
-        **{name: getattr(line.entry, name) for name in _SHARED_FIELDS},
-        provenance=provenance,
-        comparison_group=group,
-        visibility="public",
+    entry = line.entry
+    return EntryRow(
+        *(entry.system, entry.slug, entry.architecture, provenance, {}, group, "", "public", "", 0),
+        team=entry.team,
+        team_slug=entry.team_slug,
+        source_key=entry.source_key,
         configuration=line.configuration,
         is_baseline=int(bool(line.baseline_on)),
+        challenged=entry.challenged,
     )
 
 
