@@ -145,9 +145,9 @@ class ProtectionPolicy:
             )
             yield (
                 f"For {days} days after its approval, a team's first result is published, and further ones if they are "
-                f"better by more than {YOUNG_STEP} and {YOUNG_ERRORS:g} standard errors. At most "
-                f"{settings.YOUNG_TEAM_READINGS} results of such teams are published per day; others wait. Teams "
-                f"without approval count as one team.{resubmission}"
+                f"better than it and the baseline by more than {YOUNG_STEP} and {YOUNG_ERRORS:g} standard errors. "
+                f"At most {settings.YOUNG_TEAM_READINGS} results of such teams are published per day; others wait. "
+                f"Teams without approval count as one team.{resubmission}"
             )
 
     def _competition_sentences(self) -> Iterator[str]:

@@ -35,10 +35,11 @@ class Rules:
     """Which protections are on; by default all, and nobody has approved the teams.
 
     `ladder`: of every team in a competition, of young teams elsewhere, results are told that beat what they know.
-    `one_party`: teams that nobody `approved` count as one. `baseline`: a competition's first results are held against
-    the baseline. `wide`: further results of young teams have a larger step to take, `tries`: and one that grows with
-    what they have tried. `coarse`: a competition tells steps, and other datasets measures beside the primary one.
-    `primary_alone`: a competition tells no such measures. `budget`: so many results are told a day, None: all.
+    `one_party`: teams that nobody `approved` count as one. `baseline`: a competition's first results, and further ones
+    of young teams, are held against the baseline. `wide`: further results of young teams have a larger step to take,
+    `tries`: and one that grows with what they have tried. `coarse`: a competition tells steps, and other datasets
+    measures beside the primary one. `primary_alone`: a competition tells no such measures. `budget`: so many results
+    are told a day, None: all.
     `certainty`: the least significant difference is told, and of each told result whether it is better than BM25.
     `gap`: the dataset is the hidden half of a twin, and of each told result the contamination gap is told, too.
     `tests`: this by a test of its per-query values, which the site does not do.
@@ -150,7 +151,7 @@ class Board:
         party = [each for each in self.results if self._same_party(each.team, team) and each.shown is not shown]
         known = [(each.score, each.shown) for each in party if each.told_on is not None]
         is_young = bool(known) and self.rules.wide
-        if self.rules.competition and self.rules.baseline:
+        if self.rules.baseline and (self.rules.competition or is_young):
             reference = self.baseline[self.public]
             known.append((self.rules.published(float(reference.mean())), reference))
         if not known:

@@ -5,16 +5,17 @@ splits and collections), and fails where a bound is missed. Two parties attack, 
 a month:
 
 - sock puppets: 37 accounts that nobody approved;
-- insiders: five approved teams of three. A team's quota counts for its people together.
+- insiders: five approved teams of three. A team's quota counts for its people together. They also play
+  `tests.attack.ramp`.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import NamedTuple
@@ -25,21 +26,16 @@ from numpy.typing import NDArray
 from evaluation.statistics.gap import STEP as MIN_STEP
 from evaluation.statistics.gap import Interval
 from evaluation.statistics.ladder import PUBLIC_STEP
-from tests.attack.board import SHARE, Board, Result, Rules, before, everything, public_part
+from tests.attack.board import SHARE, Board, Result, Rules, before
 from tests.attack.prober import QUERIES
+from tests.attack.ramp import climb
 from tests.attack.reader import Reader
-from tests.attack.tasks import TASKS, Systems, Values
+from tests.attack.tasks import TASKS
+from tests.attack.worlds import DAYS, EVERY, Gain, world
 from tests.figures import Figures, add_option
 
-DAYS = 90
-#: A team sends one run every third day: ten a month.
-EVERY = 3
-#: How many the parties are, and whether curators approved them.
+#: How many the parties are.
 SOCK_PUPPETS, INSIDERS = 37, 5
-PARTIES = {
-    f"{SOCK_PUPPETS} sock puppets": (SOCK_PUPPETS, False),
-    f"{INSIDERS} approved teams": (INSIDERS, True),
-}
 #: Bounds on the mean gain: on what is shown in nDCG@10, and on a competition's private part.
 SHOWN, PRIVATE = 0.005, 0.002
 #: What the same attack gains at least with the protections of the release before.
@@ -53,36 +49,10 @@ UNCERTAIN = "without: what is better than the baseline"
 CERTAINTY = 0.001
 #: The name of those without a contamination gap, which may add as little.
 NO_GAP = "without: the contamination gap"
+#: Name of the protections without a comparison of results with the baseline.
+NO_BASELINE = "without: results against the baseline"
 #: Sock puppets, of whom there are more and whose luck evens out, are played so many times less often.
 LESS = 10
-#: So many collections, so that no single one's luck counts.
-COLLECTIONS = 5
-
-
-class Gain(NamedTuple):
-    """Gains in the primary measure on the queries that are shown and on the private ones, and number of scores told."""
-
-    shown: float
-    private: float
-    told: int
-
-
-@dataclass(frozen=True)
-class World:
-    """Systems on a collection, and the queries that the board shows."""
-
-    systems: Systems
-    public: NDArray[np.bool_]
-
-    def values(self, choice: NDArray[np.bool_]) -> Values:
-        """Return the values by query of a run that takes the other candidate where `choice` says so."""
-        return np.where(choice, self.systems.other, self.systems.plain)
-
-
-def world(rules: Rules, number: int) -> World:
-    """Return world `number` under these rules."""
-    systems = TASKS[rules.measure].draw(1 + number % COLLECTIONS)
-    return World(systems, public_part(systems.totals, SHARE, number) if rules.competition else everything())
 
 
 def attack(rules: Rules, teams: int, number: int = 0, days: int = DAYS) -> Gain:
@@ -195,8 +165,8 @@ def protections(full: Rules) -> Mapping[str, Rules]:
     found["without: the Ladder" + ("" if full.competition else " of young teams")] = replace(full, ladder=False)
     found["without: the wide step"] = replace(full, wide=False)
     found["without: a step that grows with tries"] = replace(full, tries=False)
+    found[NO_BASELINE] = replace(full, baseline=False)
     if full.competition:
-        found["without: first results against the baseline"] = replace(full, baseline=False)
         found["without: the primary measure alone"] = replace(full, primary_alone=False)
     found["without: values in steps"] = replace(full, coarse=False)
     found["without: rounding"] = replace(full, rounding=False)
@@ -210,14 +180,34 @@ def protections(full: Rules) -> Mapping[str, Rules]:
     return found
 
 
-def play(rules: Rules, teams: int, splits: int, pool: ProcessPoolExecutor) -> NDArray[np.float64]:
+class Party(NamedTuple):
+    """Number of teams that attack, whether curators approved them, and their strategy."""
+
+    teams: int
+    approved: bool
+    strategy: Callable[[Rules, int, int], Gain] = attack
+
+    def rows(self, full: Rules) -> Mapping[str, Rules]:
+        """Return the protections against which the party plays, by name."""
+        found = protections(full)
+        return found if self.strategy is attack else {name: found[name] for name in ("all", NO_BASELINE)}
+
+    def shown_bound(self, measure: str) -> float:
+        """Return the bound on the mean gain shown: the same share of the possible gain for all measures."""
+        return SHOWN * TASKS[measure].scale * (1 if self.strategy is attack else 2)
+
+
+PARTIES = {
+    f"{SOCK_PUPPETS} sock puppets": Party(SOCK_PUPPETS, approved=False),
+    f"{INSIDERS} approved teams": Party(INSIDERS, approved=True),
+    f"{INSIDERS} approved teams, few queries at first": Party(INSIDERS, True, climb),
+}
+
+
+def play(rules: Rules, party: Party, splits: int, pool: ProcessPoolExecutor) -> NDArray[np.float64]:
     """Gains shown and private, and scores told, shape (splits, 3)."""
-    return np.array(list(pool.map(partial(attack, rules, teams), range(splits))), dtype=np.float64)
-
-
-def shown_bound(measure: str) -> float:
-    """Return the bound on the mean gain shown, the same share of the possible gain for all measures."""
-    return SHOWN * TASKS[measure].scale
+    splits = splits if party.approved else -(-splits // LESS)
+    return np.array(list(pool.map(partial(party.strategy, rules, party.teams), range(splits))), dtype=np.float64)
 
 
 def _gains(figures: Figures, measure: str, competition: bool, splits: int, pool: ProcessPoolExecutor) -> None:
@@ -225,13 +215,13 @@ def _gains(figures: Figures, measure: str, competition: bool, splits: int, pool:
     policy = f"{'competition' if competition else 'standard'}, {measure}"
     rows = []
     gained, scale = 0.0, TASKS[measure].scale
-    for party, (teams, approved) in PARTIES.items():
-        for name, rules in protections(Rules(competition, approved=approved, measure=measure)).items():
-            played = play(rules, teams, splits if approved else -(-splits // LESS), pool)
+    for party, played_by in PARTIES.items():
+        for name, rules in played_by.rows(Rules(competition, approved=played_by.approved, measure=measure)).items():
+            played = play(rules, played_by, splits, pool)
             mean, error = played.mean(axis=0), played.std(axis=0, ddof=1) / np.sqrt(len(played))
             shown, private = f"{mean[0]:+.4f} ± {error[0]:.4f}", f"{mean[1]:+.4f}" if competition else "–"
             if name == "all":
-                shown += f" ({figures.bound(f'{party}, {policy}, shown', mean[0], shown_bound(measure))})"
+                shown += f" ({figures.bound(f'{party}, {policy}, shown', mean[0], played_by.shown_bound(measure))})"
                 private += f" ({figures.bound(f'{party}, {policy}, private', mean[1], PRIVATE)})"
                 gained = mean[0]
             elif name == UNCERTAIN:
@@ -241,7 +231,7 @@ def _gains(figures: Figures, measure: str, competition: bool, splits: int, pool:
             elif name == BEFORE:
                 figures.bound(f"{party}, {policy}: what the control lacks", CONTROL - mean[0], 0)
             highest = f"{np.percentile(played[:, 0], 95):+.4f}"
-            rows.append([party, name, shown, highest, private, f"{mean[2]:.0f} of {teams * DAYS // EVERY}"])
+            rows.append([party, name, shown, highest, private, f"{mean[2]:.0f} of {played_by.teams * DAYS // EVERY}"])
     figures.say(f"{policy[0].upper()}{policy[1:]}:")
     figures.table(["attackers", "protections", "shown: mean", "95th percentile", "private: mean", "scores told"], rows)
 

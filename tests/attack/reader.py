@@ -52,6 +52,16 @@ def known_of_baseline(task: Task) -> tuple[NDArray[np.float64], ...]:
     return tuple(np.concatenate([[0.0], weights @ column]) for column in (squares, squares**2, squares * change))
 
 
+@cache
+def known_of_candidates(task: Task) -> tuple[NDArray[np.float64], ...]:
+    """Return the means of both candidates, their mean squares, and their mean product, by R: (POOL + 1,), smoothed."""
+    seen = [task.draw(seed) for seed in SEEN]
+    plain, other = (np.concatenate(column) for column in zip(*((each.plain, each.other) for each in seen), strict=True))
+    weights = _weights(np.log(np.concatenate([each.totals for each in seen])))
+    moments = (plain, other, plain**2, other**2, plain * other)
+    return tuple(np.concatenate([[0.1], weights @ column]) for column in moments)
+
+
 def _weights(total: NDArray[np.float64]) -> NDArray[np.float64]:
     """What each query that was seen, given the logarithms of its R, weighs for each R from 1: (POOL, queries)."""
     weights = np.exp(-0.5 * ((np.log(np.arange(1, POOL + 1))[:, None] - total[None, :]) / 0.3) ** 2)
@@ -59,7 +69,22 @@ def _weights(total: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @dataclass
-class Reader:
+class Beliefs:
+    """A Gaussian over unknowns that published values are linear in."""
+
+    mean: NDArray[np.float64] = field(init=False)
+    covariance: NDArray[np.float64] = field(init=False)
+
+    def observe_row(self, row: NDArray[np.float64], value: float, noise: float) -> None:
+        """Update the beliefs with a value of `row` times the unknowns, which has this variance of noise."""
+        gain = self.covariance @ row
+        scale = float(row @ gain) + noise
+        self.mean = self.mean + gain * ((value - float(row @ self.mean)) / scale)
+        self.covariance -= np.outer(gain, gain / scale)
+
+
+@dataclass
+class Reader(Beliefs):
     """What the accounts know together. `share`: of the judged queries that are shown; `step` of the values."""
 
     task: Task
@@ -68,8 +93,6 @@ class Reader:
     step: float
     seed: int = 3
     best: float | None = None
-    mean: NDArray[np.float64] = field(init=False)
-    covariance: NDArray[np.float64] = field(init=False)
 
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.seed)
@@ -99,7 +122,7 @@ class Reader:
     def observe_slice(self, choice: NDArray[np.bool_], part: NDArray[np.bool_], gain: float) -> None:
         """Observe the gain over the honest run on a known part of the queries, a difference of two published means."""
         row = np.append((choice & part) / (self.share * part.sum()), 0.0)
-        self._observe_row(row, round(gain / self.step) * self.step, self.step**2 / 6 + 1e-12)
+        self.observe_row(row, round(gain / self.step) * self.step, self.step**2 / 6 + 1e-12)
 
     def beside(self) -> NDArray[np.bool_]:
         """What the next run asks by a further measure: half of the queries."""
@@ -154,10 +177,4 @@ class Reader:
         return np.append(choice / self.shown, 1.0)
 
     def _observe(self, choice: NDArray[np.bool_], score: float, noise: float) -> None:
-        self._observe_row(self._row(choice), score, noise)
-
-    def _observe_row(self, row: NDArray[np.float64], score: float, noise: float) -> None:
-        gain = self.covariance @ row
-        scale = float(row @ gain) + noise
-        self.mean = self.mean + gain * ((score - float(row @ self.mean)) / scale)
-        self.covariance -= np.outer(gain, gain / scale)
+        self.observe_row(self._row(choice), score, noise)

@@ -32,15 +32,16 @@ from tests.attack.campaign import (
     CONTROL,
     INSIDERS,
     PRIVATE,
+    SHOWN,
     SOCK_PUPPETS,
     attack,
     serve,
-    shown_bound,
-    world,
 )
 from tests.attack.prober import synthetic_collection
+from tests.attack.ramp import climb
 from tests.attack.site import SLUG, Account, bring, candidates_text, import_answers, run_text
 from tests.attack.tasks import TASKS, rankings
+from tests.attack.worlds import world
 from tests.factories import make_user, team_of
 from tests.submissions.workers import work
 
@@ -77,10 +78,10 @@ def test_many_accounts_gain_nothing_that_holds_and_did_before(competition: bool,
     rules = partial(Rules, competition, measure=measure)
     for teams, approved, splits in ((SOCK_PUPPETS, False, 1), (INSIDERS, True, 12)):
         shown, private = mean_gain(rules(approved=approved), teams, splits)
-        assert shown <= shown_bound(measure)
+        assert shown <= SHOWN * TASKS[measure].scale
         assert private <= PRIVATE
     sliced, _ = mean_gain(rules(approved=True, slices=9), INSIDERS, 12)
-    assert sliced > shown_bound(measure), "boards with hidden judgments may show scores by slice, too"
+    assert sliced > SHOWN * TASKS[measure].scale, "boards with hidden judgments may show scores by slice, too"
     # The same reader reads where the protections are those of the release before: it knows how.
     earlier = before(competition=competition, measure=measure)
     assert mean_gain(earlier, SOCK_PUPPETS, 1, days=24)[0] >= CONTROL
@@ -101,9 +102,22 @@ def test_certainty_and_the_contamination_gap_add_little(competition: bool) -> No
 
 def test_answers_need_the_limit_in_standard_errors_and_coarse_further_measures() -> None:
     rules = partial(Rules, False, approved=True, measure="EM")
-    bound = shown_bound("EM")
+    bound = SHOWN * TASKS["EM"].scale
     assert mean_gain(rules(wide=False), INSIDERS, 12)[0] > bound
     assert mean_gain(rules(coarse=False), INSIDERS, 12)[0] > bound
+
+
+@MEASURE
+def test_teams_gain_little_by_adding_queries_to_their_runs(measure: str) -> None:
+    """By exact match they may gain twice the bound: a few more correct answers pass the Ladder."""
+    played = [climb(Rules(False, approved=True, measure=measure), INSIDERS, split) for split in range(20)]
+    without = [climb(Rules(False, approved=True, measure=measure, baseline=False), INSIDERS, n) for n in range(20)]
+    gain, gain_without = (float(np.mean([each.shown for each in games])) for games in (played, without))
+    assert gain <= SHOWN * TASKS[measure].scale * (2 if measure == "EM" else 1)
+    assert gain_without > max(gain, SHOWN * TASKS[measure].scale)
+    contest = [climb(Rules(True, approved=True, measure=measure), INSIDERS, split) for split in range(20)]
+    assert np.mean([each.shown for each in contest]) <= SHOWN * TASKS[measure].scale
+    assert np.mean([each.private for each in contest]) <= PRIVATE
 
 
 @pytest.mark.long
@@ -116,7 +130,7 @@ def test_three_months_of_an_attack_gain_nothing_that_holds(
     rules = partial(Rules, competition, approved=approved, measure=measure)
     splits, certainty = 100 if approved else 10, CERTAINTY * TASKS[measure].scale
     shown, private = mean_gain(rules(), teams, splits)
-    assert shown <= shown_bound(measure)
+    assert shown <= SHOWN * TASKS[measure].scale
     assert private <= PRIVATE
     assert shown <= mean_gain(rules(certainty=False), teams, splits)[0] + certainty
     assert shown <= mean_gain(rules(gap=False), teams, splits)[0] + certainty

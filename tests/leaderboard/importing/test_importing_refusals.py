@@ -140,6 +140,10 @@ def test_hidden_judgements_allow_three_measures_and_none_that_tells_what_is_judg
     assert problem.message == "Hole@10 reveals which documents or queries are judged"
     (problem,) = problems_of(folder, primary="Judged@10")
     assert problem.code == "revealing_measure"
+    (problem,) = problems_of(folder, measures=("SearchCalls",))
+    assert problem.message == "SearchCalls reveals which documents or queries are judged"
+    (problem, _) = problems_of(folder, primary="ECE")
+    assert problem.message == "lower values of ECE are better"
 
 
 def test_a_baseline_run_is_checked_before_anything_is_stored(tmp_path: Path) -> None:

@@ -8,12 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
 
 from leaderboard.core.audit import acting
 from leaderboard.models import Entry, Run
+from leaderboard.results.publishing.protection import request_change
+from leaderboard.results.publishing.publication import publish_due
 from leaderboard.results.publishing.visibility import name_baseline
 from submissions.models import Flag, Submission
+from submissions.queue.queue import create_requested_jobs
+from tests.factories import make_user
 from tests.submissions.answer_collections import ANSWERS, SLUG, answer_run, import_capitals
 from tests.submissions.clients import Api
 from tests.submissions.workers import work
@@ -169,6 +174,29 @@ def test_hidden_answers_are_scored_and_shown_nowhere(tmp_path: Path, api: Api, c
     for address in (f"/datasets/{SLUG}/", f"/submissions/{body['id']}/", f"/datasets/{SLUG}/board.json"):
         page = client.get(address).content.decode()
         assert not any(f">{answer}<" in page or f'"{answer}"' in page for answer in ("Paris", "Oslo", "Lima"))
+
+
+def test_a_competition_of_answers_waits_for_a_baseline_with_answers(tmp_path: Path, api: Api) -> None:
+    dataset = import_capitals(tmp_path, hidden=True).dataset
+    assert dataset is not None
+    submit(Api(make_user("Carol", is_superuser=True)), answer_run(answer="?"), system="Floor")
+    floor = Entry.objects.get(is_baseline=False)
+    with acting(None, "a competition"):
+        request_change(dataset, competition=True, share=0.5, although_told=True)
+    create_requested_jobs()
+    work()
+    agent = Entry.objects.get(submission_reference=submit(api, answer_run(), system="Agent")["id"])
+    assert agent.visibility == Entry.Visibility.HELD
+    call_command("name_baseline", str(floor.pk), by=floor.submitter.email, why="a floor")
+    assert publish_due() == 1
+    agent.refresh_from_db()
+    assert agent.scores == {"EM": 1}
+
+
+def test_other_measures_of_hidden_answers_are_published_in_coarse_steps(tmp_path: Path, api: Api) -> None:
+    import_capitals(tmp_path, hidden=True, measures=("AnswerF1",))
+    submit(api, answer_run({"q0": {"answer": "?"}}))
+    assert Entry.objects.get(is_baseline=False).scores == {"EM": 0.833, "AnswerF1": 0.8}
 
 
 def test_probes_of_hidden_answers_are_flagged(tmp_path: Path, api: Api) -> None:
