@@ -139,28 +139,27 @@ TOO_FEW_NOTE = _(
 
 def _describe_tests(tests: Sequence[MeasureCertainty], settings: TestSettings, baseline: str) -> str:
     """Return the note on the tests of rankings that were tested with the same settings."""
+    test = f"two-sided {settings.test}, {settings.describe_patterns(settings.permutations)}"
     if settings.test == OVER_QUERIES.test:
-        text = (
+        return (
             "Tests over queries test whether a difference of means would hold for other queries on these datasets. "
             f"Intervals: {settings.interval}, {tests[0].queries:,} queries, {settings.resamples:,} resamples. p vs "
-            f"{baseline}: two-sided {settings.test}; each dataset has the same weight."
+            f"{baseline}: {test}; each dataset has the same weight."
         )
-    else:
-        datasets, comparisons = tests[0].queries, [each.comparison_count for each in tests if each.comparison_count]
-        text = (
-            "Tests over datasets test whether a difference of means would hold on other datasets like these. They use "
-            f"published means only. Intervals: {settings.interval} of the {datasets} datasets (Hartigan, 1969). p "
-            f"vs {baseline}: two-sided {settings.test}."
+    datasets, comparisons = tests[0].queries, [each.comparison_count for each in tests if each.comparison_count]
+    text = (
+        "Tests over datasets test whether a difference of means would hold on other datasets like these. They use "
+        f"published means only. Intervals: {settings.interval} of the {datasets} datasets (Hartigan, 1969). p "
+        f"vs {baseline}: {test}."
+    )
+    smallest_p, at_least = 2 / 2**datasets, "at least " if len(set(comparisons)) > 1 else ""
+    if comparisons and smallest_p * min(comparisons) >= ALPHA:
+        text += (
+            f" With {datasets} datasets, p is at least {smallest_p:.3f}, so no difference from {baseline} is "
+            f"significant after {settings.correction} correction for {at_least}{min(comparisons)} comparisons. "
+            f"Tests of all pairs use {settings.pairs_correction}, which may separate a system from {baseline}."
         )
-        smallest_p, at_least = 2 / 2**datasets, "at least " if len(set(comparisons)) > 1 else ""
-        if comparisons and smallest_p * min(comparisons) >= ALPHA:
-            text += (
-                f" With {datasets} datasets, p is at least {smallest_p:.3f}, so no difference from {baseline} is "
-                f"significant after {settings.correction} correction for {at_least}{min(comparisons)} comparisons. "
-                f"Tests of all pairs use {settings.pairs_correction}, which may separate a system from {baseline}."
-            )
-    patterns = settings.describe_patterns(settings.permutations)
-    return f"{text} {patterns[0].upper()}{patterns[1:]}."
+    return text
 
 
 def read_tests(tests: Sequence[TestedRows], facts: BenchmarkFacts) -> list[BoardCertainty]:

@@ -216,7 +216,7 @@ def test_few_datasets_are_tested_with_all_sign_patterns_and_permalinks_keep_earl
     (certainty,) = (row["certainty"] for row in data["rows"] if row["system"] != "Better")
     assert certainty["p_best"] == certainty["p_best_corrected"] == 2 / 2**7
     notes = " ".join(data["notes"])
-    assert "All 128 sign patterns." in notes
+    assert "two-sided sign-flip test over datasets, all 128 sign patterns." in notes
     assert "seed" not in notes
 
 
