@@ -89,6 +89,8 @@ class Certainty(TypedDict):
 
     p_best_is_bound: bool
     p_baseline_is_bound: bool
+    test: str
+    tested_over: str
     low: float
     high: float
     delta: float | None

@@ -17,7 +17,7 @@ from math import floor
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evaluation.statistics.randomisation import PERMUTATIONS, SEED
+from evaluation.statistics.randomisation import MAX_EXACT, PERMUTATIONS, SEED, all_subsets
 
 Values = NDArray[np.float64]
 
@@ -48,13 +48,13 @@ def subset_intervals(
     If a distribution is symmetric, its center is equally likely to be between any two neighboring means of all nonempty
     subsets of a sample (Hartigan, Using subsample values as typical values, JASA 64(328), 1969, theorem 1). The
     interval excludes 0 if and only if the test over all sign patterns rejects it, because each sign pattern
-    corresponds to a subset. If there are more than `subsets` subsets, random ones are used,
-    and the interval and the test may disagree for p-values close to 1 − `level`.
+    corresponds to a subset. With more than `MAX_EXACT` datasets and `subsets` subsets, random ones are used, and the
+    interval and the test may disagree for p-values close to 1 − `level`.
 
     Args:
         values: Values of shape (datasets, systems).
         level: Minimum confidence level.
-        subsets: Maximum number of subsets, including the empty one.
+        subsets: Number of random subsets, including the empty one.
         seed: Seed of the random generator.
 
     Returns:
@@ -65,8 +65,8 @@ def subset_intervals(
     """
     dataset_means = np.asarray(values, dtype=np.float64)
     datasets = len(dataset_means)
-    if 2**datasets <= subsets:
-        members = (np.arange(1, 2**datasets)[:, None] >> np.arange(datasets)) & 1
+    if 2**datasets <= max(subsets, 2**MAX_EXACT):
+        members = all_subsets(datasets)[1:]
     else:
         members = np.random.default_rng(seed).integers(0, 2, size=(subsets, datasets))
         members = members[members.any(axis=1)]

@@ -3,8 +3,8 @@
 If two systems are equal, the two values of each query are exchangeable, so the sign of their difference is random. The
 p-value is the share of sign patterns with an absolute difference of at least the observed one (Fisher 1935; recommended
 for retrieval by Smucker, Allan & Carterette, CIKM 2007). For random patterns it is (b + 1) / (m + 1), which is never 0
-(Phipson & Smyth, Stat. Appl. Genet. Mol. Biol. 9(1), 2010). If there are no more patterns than samples, all patterns
-are used and the p-value is exact.
+(Phipson & Smyth, Stat. Appl. Genet. Mol. Biol. 9(1), 2010). All patterns are used for up to `MAX_EXACT` values, so that
+p-values are exact, do not depend on a seed, and are never decreased by a correction.
 
 With m patterns, p-values are at least 1 / (m + 1), which a correction over a thousand systems would make useless.
 However, sums S of differences d with random signs satisfy P(|S| ≥ |T|) ≤ 2 exp(−T² / (2 Σ d²)) (Hoeffding, JASA 58,
@@ -46,33 +46,45 @@ SEED = 1
 TEST = "paired randomization test"
 #: Default number of sign patterns.
 PERMUTATIONS = 10_000
+#: Maximum number of values, such as datasets, for which all sign patterns are used (32,768).
+MAX_EXACT = 15
 #: Maximum number of values in a block of signs (32 MB).
 _BLOCK = 4_000_000
 #: Maximum number of sums that are compared at a time (16 MB).
 _MAX_COMPARED_SUMS = 2_000_000
 
 
-class PermutedSums:
-    """Sums of each system's values under the same random signs, from which the p-value of any pair follows.
+def all_subsets(size: int) -> NDArray[np.int64]:
+    """Return the members of all subsets as 0 and 1, shape (2^size, size). The first half lacks the last member."""
+    return (np.arange(2**size)[:, None] >> np.arange(size)) & 1
 
-    Uses 8 bytes of memory for each permutation of each system.
+
+class PermutedSums:
+    """Sums of each system's values under the same signs, from which the p-value of any pair follows.
+
+    Uses 8 bytes of memory for each sign pattern of each system. Up to `MAX_EXACT` queries, `is_exact` is true: there is
+    one pattern of each pair of opposite ones, whose sums have the same absolute value.
 
     Args:
         values: Values of shape (queries, systems).
-        permutations: Number of sign patterns.
+        permutations: Number of random sign patterns.
         seed: Seed of the random generator.
     """
 
     def __init__(self, values: ArrayLike, *, permutations: int = PERMUTATIONS, seed: int = SEED) -> None:
         self.values = round_to_grid(values)
-        self.permutations = permutations
         queries, systems = self.values.shape
+        self.is_exact = queries <= MAX_EXACT
+        self.permutations = permutations = 2 ** (queries - 1) if self.is_exact else permutations
         #: Sums without signs, shape (systems,), and with them, shape (systems, permutations).
         self.totals = self.values.sum(axis=0)
         self.permuted = np.empty((systems, permutations))
         # Rounding to the grid changes a value by at most half the spacing, a difference by the spacing, and a sum of
         # differences by `queries` times that. Two sums are compared, so that ties with the observed one always count.
         self._slack = 2 * queries * spacing(queries)
+        if self.is_exact:
+            self.permuted[:] = ((1.0 - 2 * all_subsets(queries)[:permutations]) @ self.values).T
+            return
         generator = np.random.default_rng(seed)
         rows = max(1, min(permutations, _BLOCK // queries))
         for start in range(0, permutations, rows):
@@ -86,7 +98,7 @@ class PermutedSums:
     def p_values(self, anchor: int) -> Values:
         """Return the two-sided p-value of each system's difference to the system `anchor`, 1 for the anchor itself.
 
-        It is exact if few queries differ, and at most Hoeffding's bound if no pattern reaches the observed difference.
+        It is exact if few queries differ, and at most Hoeffding's bound if no random pattern reaches the difference.
         """
         threshold = np.abs(self.totals - self.totals[anchor]) - self._slack
         rows = max(1, _MAX_COMPARED_SUMS // max(1, self.permutations))
@@ -96,6 +108,8 @@ class PermutedSums:
                 for start in range(0, len(threshold), rows)
             ]
         )
+        if self.is_exact:
+            return extreme / self.permutations
         p = (extreme + 1.0) / (self.permutations + 1.0)
         zeros = np.flatnonzero(extreme == 0)
         p[zeros] = np.minimum(p[zeros], hoeffding_bound(self.values[:, zeros] - self.values[:, [anchor]]))
@@ -190,7 +204,7 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
 
 #: Name of the correction on pages and in captions.
 PAIRS_CORRECTION = "Westfall–Young step-down"
-#: Default number of sign patterns. Any number is valid, and the work is proportional to it.
+#: Default number of random sign patterns. Any number is valid, and the work is proportional to it.
 PATTERNS = 1_000
 #: Maximum number of statistics in memory (2 MB).
 _STATISTICS_AT_ONCE = 250_000
@@ -202,9 +216,10 @@ _STEPS = 200
 def corrected_pairs(sums: PermutedSums, *, patterns: int = PATTERNS) -> Values:
     """Return the corrected p-value of each pair's difference, shape (systems, systems), symmetric, 1 on the diagonal.
 
-    Uses the first `patterns` sign patterns of `sums`. The p-values are at least 1 / (patterns + 1).
+    Uses the first `patterns` random sign patterns of `sums`, so that p-values are at least 1 / (patterns + 1), or all
+    patterns of exact sums.
     """
-    permuted = np.ascontiguousarray(sums.permuted[:, :patterns])
+    permuted = sums.permuted if sums.is_exact else np.ascontiguousarray(sums.permuted[:, :patterns])
     patterns = permuted.shape[1]
     first, second = np.triu_indices(len(permuted), 1)
     # √(Σ d²) of each pair, in the order of np.triu_indices.
@@ -229,11 +244,17 @@ def corrected_pairs(sums: PermutedSums, *, patterns: int = PATTERNS) -> Values:
         statistics -= permuted[second[block]]
         np.abs(statistics, out=statistics)
         statistics *= inverse[block, None]
-        np.maximum(maxima, statistics.max(axis=0), out=maxima)
         threshold = observed[block] * (1 - 1e-12) - slack * inverse[block]
-        exceeding_counts[block] = patterns - np.searchsorted(np.sort(maxima), threshold)
+        if sums.is_exact:  # Each pair is a step of its own.
+            np.maximum(statistics[0], maxima, out=statistics[0])
+            np.maximum.accumulate(statistics, axis=0, out=statistics)
+            maxima = statistics[-1]
+            exceeding_counts[block] = np.count_nonzero(statistics >= threshold[:, None], axis=1)
+        else:
+            np.maximum(maxima, statistics.max(axis=0), out=maxima)
+            exceeding_counts[block] = patterns - np.searchsorted(np.sort(maxima), threshold)
     # Step-down: p-values must not decrease from larger to smaller statistics.
-    p = (exceeding_counts + 1.0) / (patterns + 1.0)
+    p = exceeding_counts / patterns if sums.is_exact else (exceeding_counts + 1.0) / (patterns + 1.0)
     p[order[::-1]] = np.maximum.accumulate(p[order[::-1]])
     result = np.ones((len(permuted), len(permuted)))
     result[first, second] = result[second, first] = p

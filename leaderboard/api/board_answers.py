@@ -19,6 +19,8 @@ EntryCertaintySerializer = shape(
     "Confidence interval and significance tests of a score, explained on the page about significance.",
     p_best_is_bound=flag_field("Whether the p-value is only an upper bound, limited by the number of permutations."),
     p_baseline_is_bound=flag_field(),
+    test=text_field("Name of the test against the baseline."),
+    tested_over=text_field("Unit of the test, and of wins, ties, and losses: `queries` or `datasets`."),
 )
 GapSerializer = shape(
     Gap,

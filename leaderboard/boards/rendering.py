@@ -130,9 +130,7 @@ def _block_bodies(board: Board, rows: Sequence[str]) -> Iterator[str]:
         if is_only_ranking or block is Block.SCORED:
             yield f"<tbody>{_join_rows(block_rows)}</tbody>"
             continue
-        label = BLOCKS[block] if block is not Block.INCOMPLETE else BLOCKS[block] % len(block_rows)
-        if block is Block.REPORTED and len(board.rankings) > 1:
-            label = _reported_head(first_row)
+        label = escape(section_head(board, first_row, len(block_rows)))
         if block is Block.INCOMPLETE:
             checked_attribute = " checked" if board.found < board.total else ""
             label = f'<label><input type="checkbox" id="show-incomplete"{checked_attribute}> {label}</label>'
@@ -142,13 +140,19 @@ def _block_bodies(board: Board, rows: Sequence[str]) -> Iterator[str]:
         yield f'<tbody class="is-{name}">{_join_rows(block_rows)}</tbody>'
 
 
-def _reported_head(row: Row) -> str:
-    """Return the head of a ranking of reported rows: their source, and the revision of the dataset if it is known."""
-    source = escape(str(row.value("by") or ""))
+def section_head(board: Board, row: Row, count: int) -> str:
+    """Return the head of the section of `count` rows that begins with this row.
+
+    If there are several rankings of reported rows, it names their source, and the dataset's revision if it is known.
+    """
+    block = board.get_block(row)
+    if block is not Block.REPORTED or len(board.rankings) < 2:
+        return BLOCKS[block] % count if block is Block.INCOMPLETE else str(BLOCKS[block])
+    source = str(row.value("by") or "")
     revision = row.ranking.removeprefix(f"reported:{row.entry.source_key}").removeprefix(":")
     if not revision:
         return _("Reported by %s: ranked separately") % source
-    facts = {"source": source, "revision": escape(short_revision(revision))}
+    facts = {"source": source, "revision": short_revision(revision)}
     return _("Reported by %(source)s, dataset revision %(revision)s: ranked separately") % facts
 
 

@@ -37,7 +37,9 @@ def significance_word(statement: Statement) -> str:
     """Return whether the difference from the baseline is significant, and whether only before correction."""
     if not (statement.better or statement.worse):
         return _("not significant")
-    return _("significant only before correction") if statement.is_lost_by_correction else _("significant")
+    if statement.is_lost_by_correction:
+        return _("significant only before %(correction)s correction") % {"correction": CORRECTION}
+    return _("significant")
 
 
 def significance_text(statement: Statement, delta: float | None, measure: str) -> str:

@@ -53,7 +53,7 @@ class _Style(NamedTuple):
 
 SIGNIFICANTLY_BETTER = _Style(gettext_lazy("significantly better"), drawing.BETTER, "circle")
 SIGNIFICANTLY_WORSE = _Style(gettext_lazy("significantly worse"), drawing.WORSE, "circle")
-UNCORRECTED = _Style(gettext_lazy("significant only before correction"), drawing.INK, "circle-open-dot")
+UNCORRECTED = _Style(gettext_lazy("significant only before Holm correction"), drawing.INK, "circle-open-dot")
 NOT_SIGNIFICANT = _Style(gettext_lazy("not significant"), drawing.GREY, "circle-open")
 REPORTED_UNTESTED = _Style(gettext_lazy("reported, not tested"), drawing.GREY, "x")
 UNTESTED = _Style(gettext_lazy("not tested"), drawing.GREY, "diamond-open")

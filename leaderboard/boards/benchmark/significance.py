@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 
 from evaluation.statistics.benchmark import MIN_DATASETS, stack_queries, subset_intervals
 from evaluation.statistics.comparison import intervals
+from evaluation.statistics.randomisation import MAX_EXACT
 from leaderboard.boards.benchmark.aggregates import Tables
 from leaderboard.boards.benchmark.columns import MEAN, WINS, add_test_columns
 from leaderboard.boards.columns.significance import (
     COLUMN_NAMES,
     INTERVAL,
     SignificanceColumns,
-    describe_board_tests,
+    describe_pair_tests,
 )
 from leaderboard.boards.model import BenchmarkFacts, Board, Cell, Member, Row
 from leaderboard.models import BenchmarkCertainty, Dataset, Entry
@@ -36,13 +37,27 @@ from leaderboard.results.board_rows.rows import NO_REVISION
 from leaderboard.results.records import measure_values
 from leaderboard.results.significance.computing import measure_certainty
 from leaderboard.results.significance.statements import BoardStatements, ComparedBoard, differs
-from leaderboard.results.significance.types import ALPHA, METHOD, BoardCertainty, MeasureCertainty, TestSettings
+from leaderboard.results.significance.types import (
+    ALPHA,
+    METHOD,
+    TEST_OVER_DATASETS,
+    BoardCertainty,
+    MeasureCertainty,
+    TestSettings,
+)
 
 OVER_QUERIES = TestSettings(
     interval="percentile bootstrap, stratified by dataset",
     test="paired randomization test over the queries of all datasets",
 )
-OVER_DATASETS = TestSettings(interval="interval of subset means", test="sign-flip test over datasets")
+OVER_DATASETS = TestSettings(interval="interval of subset means", test=TEST_OVER_DATASETS)
+
+
+def settings_over_datasets(count: int) -> TestSettings | None:
+    """Return the settings of tests over a number of datasets, None if these are too few for a test."""
+    if not MIN_DATASETS <= count <= MAX_EXACT:
+        return OVER_DATASETS if count > MAX_EXACT else None
+    return replace(OVER_DATASETS, permutations=2**count, pairs_permutations=2**count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +80,16 @@ class TestedRows:
     @property
     def key(self) -> str:
         """Digest of all inputs."""
-        settings = self.settings and self.settings.as_dict()
-        inputs = [self.measure, self.entries, self.scores.tolist(), self.baseline, self.closed, settings]
+        return self._digest(self.settings)
+
+    @property
+    def earlier_key(self) -> str:
+        """Key of results from before all sign patterns of few datasets were used. Permalinks of that time show them."""
+        return self._digest(self.settings if self.settings == OVER_QUERIES else OVER_DATASETS)
+
+    def _digest(self, settings: TestSettings | None) -> str:
+        inputs = [self.measure, self.entries, self.scores.tolist(), self.baseline, self.closed]
+        inputs.append(settings and settings.as_dict())
         return f"{METHOD}:{blake2b(orjson.dumps(inputs), digest_size=16).hexdigest()}"
 
 
@@ -98,7 +121,7 @@ def find_tested_rows(facts: BenchmarkFacts, tables: Tables, rows: Sequence[Row])
             scores[numbers],
             next((row for row, is_row_baseline in enumerate(is_baseline) if is_row_baseline), None),
             [rows[number].first_entry for number in numbers if tables.kinds[number] == CLOSED],
-            OVER_QUERIES if is_open else OVER_DATASETS if len(facts.counted) >= MIN_DATASETS else None,
+            OVER_QUERIES if is_open else settings_over_datasets(len(facts.counted)),
         )
         tested.append(tested_rows)
     return tested
@@ -116,37 +139,41 @@ TOO_FEW_NOTE = _(
 
 def _describe_tests(tests: Sequence[MeasureCertainty], settings: TestSettings, baseline: str) -> str:
     """Return the note on the tests of rankings that were tested with the same settings."""
+    test = f"two-sided {settings.test}, {settings.describe_patterns(settings.permutations)}"
     if settings.test == OVER_QUERIES.test:
-        text = (
+        return (
             "Tests over queries test whether a difference of means would hold for other queries on these datasets. "
             f"Intervals: {settings.interval}, {tests[0].queries:,} queries, {settings.resamples:,} resamples. p vs "
-            f"{baseline}: two-sided {settings.test}; each dataset has the same weight."
+            f"{baseline}: {test}; each dataset has the same weight."
         )
-    else:
-        datasets, comparisons = tests[0].queries, [each.comparison_count for each in tests if each.comparison_count]
-        text = (
-            "Tests over datasets test whether a difference of means would hold on other datasets like these. They use "
-            f"published means only. Intervals: {settings.interval} of the {datasets} datasets (Hartigan, 1969). p "
-            f"vs {baseline}: two-sided {settings.test}."
+    datasets, comparisons = tests[0].queries, [each.comparison_count for each in tests if each.comparison_count]
+    text = (
+        "Tests over datasets test whether a difference of means would hold on other datasets like these. They use "
+        f"published means only. Intervals: {settings.interval} of the {datasets} datasets (Hartigan, 1969). p "
+        f"vs {baseline}: {test}."
+    )
+    smallest_p, at_least = 2 / 2**datasets, "at least " if len(set(comparisons)) > 1 else ""
+    if comparisons and smallest_p * min(comparisons) >= ALPHA:
+        text += (
+            f" With {datasets} datasets, p is at least {smallest_p:.3f}, so no difference from {baseline} is "
+            f"significant after {settings.correction} correction for {at_least}{min(comparisons)} comparisons. "
+            f"Tests of all pairs use {settings.pairs_correction}, which may separate a system from {baseline}."
         )
-        smallest_p, at_least = 2 / 2**datasets, "at least " if len(set(comparisons)) > 1 else ""
-        if comparisons and smallest_p * min(comparisons) >= ALPHA:
-            text += (
-                f" With {datasets} datasets, p is at least {smallest_p:.3f}, so no difference from {baseline} is "
-                f"significant after correction for {at_least}{min(comparisons)} comparisons."
-            )
-    return f"{text} {settings.permutations:,} permutations, seed {settings.seed}."
+    return text
 
 
 def read_tests(tests: Sequence[TestedRows], facts: BenchmarkFacts) -> list[BoardCertainty]:
     """Return the results of tests stored no later than the datasets' revisions, in the order of `tests`."""
     times = [member.revision.at for member in facts.members]
-    keys = [each.key for each in tests]
-    stored = BenchmarkCertainty.objects.in_bulk(keys, field_name="key")
+    keys = [(each.key, each.earlier_key) for each in tests]
+    stored = BenchmarkCertainty.objects.filter(key__in=[key for pair in keys for key in pair])
+    if NO_REVISION.at not in times:
+        stored = stored.filter(computed_at__lte=max(times))
+    by_key = {row.key: row for row in stored}
     certainties = []
-    for each, key in zip(tests, keys, strict=True):
-        row = stored.get(key)
-        if row is not None and (NO_REVISION.at in times or row.computed_at <= max(times)):
+    for each, (key, earlier_key) in zip(tests, keys, strict=True):
+        row = by_key.get(key) or by_key.get(earlier_key)
+        if row is not None:
             baseline = None if each.baseline is None else each.ids[each.baseline]
             settings, content = TestSettings(**row.settings), {each.measure: row.content}
             certainties.append(BoardCertainty(0, row.key, "", 0, row.computed_at, settings, True, baseline, content))
@@ -183,7 +210,8 @@ def add_tests(board: Board, facts: BenchmarkFacts, tests: Sequence[TestedRows]) 
         interval=" or ".join(each.interval for each in by_settings),
         test=" or ".join(each.test for each in by_settings),
     )
-    columns = SignificanceColumns.for_measure(replace(leading, settings=settings), board.measure, board.baseline)
+    leading = replace(leading, settings=settings)
+    columns = SignificanceColumns.for_measure(leading, board.measure, board.baseline, "ranking")
     board = replace(
         board,
         columns=add_test_columns(board.columns, board.rows, columns),
@@ -195,7 +223,7 @@ def add_tests(board: Board, facts: BenchmarkFacts, tests: Sequence[TestedRows]) 
     notes += [_describe_tests(each, settings, board.baseline) for settings, each in by_settings.items()]
     if len(results) > 1:
         notes.append(_("Rows are tested only against rows of the same source and dataset versions."))
-    return board, [*notes, describe_board_tests(settings)]
+    return board, [*notes, describe_pair_tests(list(by_settings), "ranking")]
 
 
 #: Settings of tests, and their results as stored.

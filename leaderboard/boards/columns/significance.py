@@ -58,14 +58,19 @@ class SignificanceColumns:
     beside_difference: Sequence[Column]
 
     @classmethod
-    def for_measure(cls, board: BoardCertainty | None, measure: str, baseline: str) -> SignificanceColumns:
-        """Return the columns of a measure: none without results, and no differences without a baseline."""
+    def for_measure(
+        cls, board: BoardCertainty | None, measure: str, baseline: str, scope: str = "board"
+    ) -> SignificanceColumns:
+        """Return the columns of a measure: none without results, and no differences without a baseline.
+
+        `scope` names the rows that are tested together.
+        """
         certainty = board.for_measure(measure) if board is not None else None
         if board is None or certainty is None:
             return cls(board, baseline, None, (), ())
-        beside_score = _score_columns(board.settings, measure, current=board.current)
+        beside_score = _score_columns(board.settings, measure, scope, current=board.current)
         beside_difference = (
-            _difference_columns(board.settings, measure, baseline) if certainty.baseline is not None else ()
+            _difference_columns(board.settings, measure, baseline, scope) if certainty.baseline is not None else ()
         )
         return cls(board, baseline, certainty, beside_score, beside_difference)
 
@@ -92,7 +97,7 @@ class SignificanceColumns:
             return [] if self.board is not None and self.board.current else [PENDING_NOTE]
         sentences = [verdict_sentence(verdict, self.baseline, self.board.settings)] if verdict is not None else []
         sentences.append(_describe_own_facts(self.board.settings, self.measure_certainty, self.baseline))
-        return [*sentences, describe_board_tests(self.board.settings) if self.board.current else OUTDATED_NOTE]
+        return [*sentences, describe_pair_tests([self.board.settings]) if self.board.current else OUTDATED_NOTE]
 
 
 def _test_cell(cell: Callable[[EntryCertainty], Cell | None]) -> Callable[[Any], Cell | None]:
@@ -100,9 +105,9 @@ def _test_cell(cell: Callable[[EntryCertainty], Cell | None]) -> Callable[[Any],
     return lambda line: None if line.certainty is None else cell(line.certainty)
 
 
-def _score_columns(settings: TestSettings, measure: str, *, current: bool) -> list[Column]:
+def _score_columns(settings: TestSettings, measure: str, scope: str, *, current: bool) -> list[Column]:
     """Return the columns of interval, rank range, and p-value against the best; only the first unless `current`."""
-    lower, correction = better(measure) == "lower", f"{settings.pairs_correction} over all pairs of the board"
+    lower, correction = better(measure) == "lower", f"{settings.pairs_correction} over all pairs of the {scope}"
     interval = Column(
         INTERVAL,
         f"{settings.level:.0%} interval",
@@ -134,12 +139,13 @@ def _score_columns(settings: TestSettings, measure: str, *, current: bool) -> li
     return [interval, ranks, p_best] if current else [interval]
 
 
-def _difference_columns(settings: TestSettings, measure: str, baseline: str) -> Sequence[Column]:
+def _difference_columns(settings: TestSettings, measure: str, baseline: str, scope: str) -> Sequence[Column]:
     """Return the columns of the difference's interval, the p-value against the baseline, and wins.
 
     Rows that were not compared with the baseline have no cells there.
     """
     head, lower = difference_head([baseline]), better(measure) == "lower"
+    corrected = f"{settings.correction}-corrected over the {scope}"
 
     def compared_cell(cell: Callable[[EntryCertainty], Cell | None]) -> Callable[[Any], Cell | None]:
         return _test_cell(lambda test: None if test.p_baseline is None else cell(test))
@@ -163,7 +169,7 @@ def _difference_columns(settings: TestSettings, measure: str, baseline: str) -> 
             head,
             "figure",
             note=f"against {baseline}: {settings.test}, not corrected",
-            cell=compared_cell(lambda test: _p(test.p_baseline, "corrected over the board", test.p_baseline_corrected)),
+            cell=compared_cell(lambda test: _p(test.p_baseline, corrected, test.p_baseline_corrected)),
         ),
         Column(
             WINS,
@@ -244,11 +250,16 @@ def _describe_own_facts(settings: TestSettings, certainty: MeasureCertainty, bas
     )
 
 
-def describe_board_tests(settings: TestSettings) -> str:
-    """Return a note on how rank ranges and p-values against the best are computed."""
+def describe_pair_tests(tests: Sequence[TestSettings], scope: str = "board") -> str:
+    """Return a note on how rank ranges and p-values against the best are computed with any of these settings.
+
+    `scope` names the rows that are tested together.
+    """
+    settings = tests[0]
+    patterns = " or ".join(dict.fromkeys(each.describe_patterns(each.pairs_permutations) for each in tests))
     return (
-        "Rank range and p vs best come from tests of all pairs on this board, corrected together "
-        f"({settings.pairs_correction}, {settings.pairs_permutations:,} permutations, level {settings.alpha:g}). A "
+        f"Rank range and p vs best come from tests of all pairs of the {scope}, corrected together "
+        f"({settings.pairs_correction}, {patterns}, level {settings.alpha:g}). A "
         "system’s first rank follows all systems that are significantly better, its last rank precedes all that are "
         "significantly worse; systems with a range that starts at 1 are not separable from the best. Both may change "
         "when others submit; filters do not change them."

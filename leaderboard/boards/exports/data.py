@@ -72,7 +72,8 @@ def _row_data(board: Board, row: Row) -> dict[str, Any]:
     """Return a row's rank, system, values, and marks, and the test results and costs behind them."""
     cells = {column.key: row[column.key] for column in board.columns}
     statement = board.statements.for_entry(row.first_entry, board.measure)
-    settings = board.certainty.settings if board.certainty else board.found_with
+    ranking = board.statements.find_ranking(row.first_entry, board.measure)
+    cell_settings = board.found_with or (board.certainty.settings if board.certainty else None)
     published = row[PUBLISHED].published
     return {
         "rank": row.rank,
@@ -101,11 +102,11 @@ def _row_data(board: Board, row: Row) -> dict[str, Any]:
         "marks": {key: cell.mark for key, cell in cells.items() if cell.mark},
         "doubtful": doubtful_figures(board, row),
         "measured": row.measured.as_data() if row.measured else None,
-        "certainty": row.certainty.as_data(settings) if row.certainty and settings else None,
+        "certainty": row.certainty.as_data(ranking.settings) if row.certainty and ranking else None,
         "certainty_by_dataset": {
-            key: cell.certainty.as_data(settings)
+            key: cell.certainty.as_data(cell_settings)
             for key, cell in cells.items()
-            if settings and cell.certainty is not None
+            if cell_settings and cell.certainty is not None
         },
         "intervals": {key: {"low": low, "high": high} for key, (low, high) in intervals(board, row).items()},
     }
@@ -240,7 +241,7 @@ def _certainty_parts(board: Board) -> Iterator[ColumnPart]:
     names = ["hardware", "protocol", *(f"latency_{name} [ms]" for name in ("p50", "p95", "p99", "bm25"))]
     yield [*names, "stored_runs"], _measurement_cells
     if board.certainty is not None:
-        # Columns named like PyTerrier's: queries won and lost against the baseline, p-value and its
+        # Columns named like PyTerrier's: queries or datasets won and lost against the baseline, p-value and its
         # correction.
         endings = ("+", "-", "p-value", "p-value corrected", "reject")
         alpha = board.certainty.settings.alpha
@@ -249,6 +250,7 @@ def _certainty_parts(board: Board) -> Iterator[ColumnPart]:
             ("rank low", "rank high", "separable from next"),
             lambda row: _rank_cells(row.certainty) if row.certainty else [None] * 3,
         )
+        yield ("tested over",), partial(_tested_over_cells, board)
 
 
 def _trailing_parts(board: Board, citation: Citation) -> Iterator[ColumnPart]:
@@ -300,6 +302,12 @@ def _test_cells(alpha: float, row: Row) -> Sequence[Value]:
     corrected_p = certainty.p_baseline_corrected
     is_rejected = None if corrected_p is None else str(corrected_p < alpha)
     return [certainty.wins, certainty.losses, certainty.p_baseline, corrected_p, is_rejected]
+
+
+def _tested_over_cells(board: Board, row: Row) -> list[str | None]:
+    """Return whether the row's test, wins, and losses are over `queries` or over `datasets`."""
+    ranking = board.statements.find_ranking(row.first_entry, board.measure)
+    return [ranking.settings.tested_over if ranking else None]
 
 
 def _removal_cells(row: Row) -> Sequence[Value]:

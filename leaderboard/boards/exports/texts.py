@@ -7,9 +7,9 @@ texts, as far as they fit into the text width of an article. Hiding groups of co
 import datetime
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, groupby
 from typing import Literal
 
 from django.conf import settings
@@ -18,10 +18,12 @@ from leaderboard.boards.columns import marks
 from leaderboard.boards.columns.significance import DELTA_INTERVAL, INTERVAL, P_BASELINE, P_BEST, RANKS
 from leaderboard.boards.facets import DATASET_FACETS
 from leaderboard.boards.model import EFFECTIVENESS, SEPARATED, SYSTEM, Board, Column, Row, spans
+from leaderboard.boards.rendering import section_head
 from leaderboard.core.text import bibtex, numbers
 from leaderboard.core.text.dates import format_day
 from leaderboard.core.text.latex import escape, escape_url
 from leaderboard.results.board_rows.entry_rows import CLOSED, QUARANTINED
+from leaderboard.results.significance.types import TestSettings
 
 #: Text of a missing value.
 MISSING_TEXT = "—"
@@ -68,7 +70,8 @@ def footnotes(board: Board) -> list[str]:
         texts.append("? doubtful: as printed, or as measured on a busy machine.")
     texts += marks.notes_on_cells(board.rows)
     if any(row.rank_label.startswith("r") for row in board.rows):
-        texts.append("r: rank among reported figures, which Runboard did not recompute.")
+        source = " of one source" if len(board.rankings) > 1 else ""
+        texts.append(f"r: rank among reported figures{source}, which Runboard did not recompute.")
     if any(row.ranked_in == CLOSED for row in board.rows):
         texts.append("c: rank among closed APIs, which cannot be reproduced.")
     if any(cell.spread and not cell.noise for cell in cells):
@@ -266,13 +269,29 @@ def to_latex(board: Board, citation: Citation) -> str:
         r"\toprule",
         *_group_head_lines(columns),
         _latex_row([r"\#", *heads]),
-        r"\midrule",
-        *(_latex_row(_LATEX.cells(board, row, columns)) for row in board.rows),
+        *_latex_body(board, columns),
         r"\bottomrule",
         r"\end{tabular}",
         r"\end{table}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _sections(board: Board) -> list[tuple[str, Sequence[Row]]]:
+    """Return the rows by section with its head, which is empty for pinned rows and if there is a single section."""
+    pinned, others = board.rows[: board.pinned], board.rows[board.pinned :]
+    sections = [list(rows) for _, rows in groupby(others, board.get_section)]
+    heads = [section_head(board, rows[0], len(rows)) if len(sections) > 1 else "" for rows in sections]
+    return [*([("", pinned)] if pinned or not others else []), *zip(heads, sections, strict=True)]
+
+
+def _latex_body(board: Board, columns: Sequence[Column]) -> Iterator[str]:
+    """Yield a rule, the head if there is any, and the rows of each section."""
+    for head, rows in _sections(board):
+        yield r"\midrule"
+        if head:
+            yield rf"\multicolumn{{{len(columns) + 1}}}{{l}}{{\emph{{{escape(head)}}}}} \\"
+        yield from (_latex_row(_LATEX.cells(board, row, columns)) for row in rows)
 
 
 def _width_in_points(text: str) -> float:
@@ -284,34 +303,41 @@ def caption(board: Board, citation: Citation) -> str:
     kind = "test collection" if citation.kind == "dataset" else "benchmark"
     scope = f"{len(board.rows)} of {board.total} rows" if len(board.rows) != board.total else "all rows"
     scope = "; ".join(part for part in (scope, dataset_selection(board)) if part)
-    parts = [f"{measure_text(board)} on {citation.name} ({kind}), {scope}. Best in bold, second underlined."]
+    best = "Best in bold, second underlined"
+    if any(head for head, _ in _sections(board)):
+        best += "; ranks, marks, and tests are within each part of the table"
+    parts = [f"{measure_text(board)} on {citation.name} ({kind}), {scope}. {best}."]
     parts += [*footnotes(board), *_test_notes(board)]
     source = ", ".join(part for part in (citation.site, citation.date) if part)
     return rf"{escape(' '.join(parts))} {escape(source)}, \url{{{escape_url(citation.url)}}}."
 
 
 def _test_notes(board: Board) -> list[str]:
-    """Return notes on how the visible intervals, ranks, and p-values were computed."""
-    certainty = board.certainty
-    if certainty is None:
+    """Return notes on how the visible intervals, ranks, and p-values were computed, for each kind of ranking."""
+    if board.certainty is None:
         return []
-    settings, visible_keys = certainty.settings, {column.key for column in board.columns}
+    tests = list(dict.fromkeys(ranking.settings for ranking in board.statements.rankings))
+    settings, visible_keys = tests[0], {column.key for column in board.columns}
+
+    def describe(text: Callable[[TestSettings], str]) -> str:
+        if len(tests) == 1:
+            return text(settings)
+        names = {"queries": "rows scored by Runboard", "datasets": "reported rows"}
+        return " or ".join(f"{text(each)} ({names[each.tested_over]})" for each in tests)
+
     texts = []
     if visible_keys & {INTERVAL, DELTA_INTERVAL}:
-        texts.append(
-            f"Intervals: {settings.level * 100:.0f}%, {settings.interval}"
-            f"{f', {board.tested_over}' if board.tested_over else ' over queries'}."
-        )
+        methods = describe(lambda each: f"{each.interval}, over {each.tested_over}")
+        texts.append(f"Intervals: {settings.level * 100:.0f}%, {methods}.")
     if P_BASELINE in visible_keys:
         label = next(column.label for column in board.columns if column.key == P_BASELINE)
-        texts.append(
-            f"{label}: two-sided {settings.test}, {settings.permutations:,} permutations, seed {settings.seed}, "
-            "not corrected."
-        )
+        methods = describe(lambda each: f"{each.test}, {each.describe_patterns(each.permutations)}")
+        texts.append(f"{label}: two-sided {methods}, not corrected.")
     if visible_keys & {RANKS, P_BEST}:
         texts.append(
-            f"Rank range, p vs best: all pairs of the board, {settings.pairs_correction}, level {settings.alpha:g}; "
-            "systems with a range that starts at 1 are not separable from the best."
+            f"Rank range, p vs best: all pairs of the {'ranking' if board.tested_over else 'board'}, "
+            f"{settings.pairs_correction}, level {settings.alpha:g}; systems with a range that starts at 1 are not "
+            "separable from the best."
         )
     return texts
 

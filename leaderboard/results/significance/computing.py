@@ -33,6 +33,8 @@ Bounds = tuple[Values, Values]
 _VALUES_PER_BATCH = 8_000_000
 #: Stored precision of scores (more than any page shows) and of p-values (which may be very small).
 _SCORE_FORMAT, _P_FORMAT = "{:.6f}", "{:.5g}"
+#: Version of the computation on boards of datasets and of benchmarks; increasing it requests all missing results.
+_REQUESTED_METHOD = f"{METHOD}.1"
 
 
 class BoardAnalysis(NamedTuple):
@@ -281,16 +283,17 @@ def request_missing_certainty() -> int:
     """
     same_dataset = {"dataset": OuterRef("pk")}
     scored_entries = Entry.objects.public().exclude(provenance=Entry.Provenance.REPORTED)
-    requests = WorkRequest.objects.filter(kind=WorkRequest.Kind.CERTAINTY, payload__method=METHOD)
+    requests = WorkRequest.objects.filter(kind=WorkRequest.Kind.CERTAINTY, payload__method=_REQUESTED_METHOD)
     certainties = Certainty.objects.filter(key__startswith=f"{METHOD}:")
     is_tested = Q(Exists(scored_entries.filter(**same_dataset)), hidden=False, current_qrels__isnull=False)
     is_counted = Q(Exists(BenchmarkMember.objects.filter(**same_dataset, counted=True)))
     unanalyzed_datasets = Dataset.objects.filter(
-        is_tested | is_counted, ~Exists(certainties.filter(**same_dataset)), ~Exists(requests.filter(**same_dataset))
+        is_tested & ~Q(Exists(certainties.filter(**same_dataset))) | is_counted,
+        ~Exists(requests.filter(**same_dataset)),
     )
     datasets = list(unanalyzed_datasets.order_by("pk").values_list("pk", flat=True))
     for dataset in datasets:
-        request_certainty(dataset, METHOD)
+        request_certainty(dataset, _REQUESTED_METHOD)
     return len(datasets)
 
 

@@ -110,11 +110,9 @@ class BoardStatements:
         if self.published is not None and measure == self.published.measure:
             is_tied = entry in self.published.tied if entry in self.published.ranked else None
             return Statement(better=self.published.better.get(entry), tied_with_best=is_tied, gap=gap)
-        for board in (self.certainty, *self.other_rankings):
-            tests = board.for_measure(measure) if board is not None else None
-            if tests is not None and entry in tests.entries:
-                break
-        else:
+        board = self.find_ranking(entry, measure)
+        tests = board.for_measure(measure) if board is not None else None
+        if tests is None:
             return Statement(gap=gap) if gap is not None else UNKNOWN
         certainty = tests.entries[entry]
         sign = numbers.direction(certainty.delta, measure) if differs(certainty) else ""
@@ -131,6 +129,18 @@ class BoardStatements:
             ranks=certainty.ranks,
             gap=gap,
         )
+
+    @property
+    def rankings(self) -> Sequence[BoardCertainty]:
+        """Tests of each ranking, the leading one first."""
+        return [] if self.certainty is None else [self.certainty, *self.other_rankings]
+
+    def find_ranking(self, entry: int, measure: str) -> BoardCertainty | None:
+        """Return the tests of the ranking with the entry, or None if it was not tested."""
+        for board in self.rankings:
+            if (tests := board.for_measure(measure)) is not None and entry in tests.entries:
+                return board
+        return None
 
     def gains(self, measure: str) -> tuple[int, Mapping[int, Interval]]:
         """Return the baseline's entry id (0 if there is none) and each entry's improvement over it with an interval.

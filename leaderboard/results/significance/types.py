@@ -23,6 +23,8 @@ from leaderboard.core.measures import better
 METHOD = "3"
 #: Significance level, after correction.
 ALPHA = 0.05
+#: Name of the test that needs no per-query values, on boards of benchmarks.
+TEST_OVER_DATASETS = "sign-flip test over datasets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,16 @@ class TestSettings:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    @property
+    def tested_over(self) -> str:
+        """What has a random sign in the test against the baseline, and is won, tied, or lost."""
+        return "datasets" if self.test == TEST_OVER_DATASETS else "queries"
+
+    def describe_patterns(self, permutations: int) -> str:
+        """Return `10,000 permutations, seed 1`. Exact tests use all patterns, for the baseline and for pairs."""
+        is_exact = self.permutations == self.pairs_permutations
+        return f"all {permutations:,} sign patterns" if is_exact else f"{permutations:,} permutations, seed {self.seed}"
 
 
 class EntryCertainty(NamedTuple):
@@ -112,13 +124,15 @@ class EntryCertainty(NamedTuple):
         return self.p_best_corrected is None or self.p_best_corrected >= ALPHA
 
     def as_data(self, settings: TestSettings) -> dict[str, Any]:
-        """Return plain values for exports, with flags for p-values that are only upper bounds.
+        """Return plain values for exports, with the kind of test and flags for p-values that are only upper bounds.
 
         A p-value is a bound if it is below the smallest one that the permutations can show.
         """
         smallest_p = 1 / (settings.permutations + 1)
         return {
             **self._asdict(),
+            "test": settings.test,
+            "tested_over": settings.tested_over,
             "p_baseline_is_bound": self.p_baseline is not None and self.p_baseline < smallest_p,
             "p_best_is_bound": self.p_best is not None and self.p_best < smallest_p,
         }

@@ -10,7 +10,7 @@ from scipy import stats
 
 from evaluation.statistics.benchmark import MIN_DATASETS, stack_queries, subset_intervals
 from evaluation.statistics.comparison import intervals
-from evaluation.statistics.randomisation import PermutedSums, exact_p
+from evaluation.statistics.randomisation import MAX_EXACT, PermutedSums, exact_p
 from tests.simulation.benchmark_certainty import MAX_COVERAGE, MIN_COVERAGE, measure_coverage
 
 
@@ -55,7 +55,7 @@ def test_the_test_over_queries_equals_that_of_scipy_on_weighted_values() -> None
     assert p == pytest.approx(expected, abs=0.015)
 
 
-@pytest.mark.parametrize("datasets", range(MIN_DATASETS, 12))
+@pytest.mark.parametrize("datasets", [*range(MIN_DATASETS, 12), MAX_EXACT])
 def test_the_test_over_datasets_uses_all_sign_patterns_and_the_interval_excludes_what_it_rejects(datasets: int) -> None:
     generator = np.random.default_rng(datasets)
     for gain in (0.0, 0.02, 0.05, 0.1):
@@ -72,9 +72,9 @@ def test_the_test_over_datasets_uses_all_sign_patterns_and_the_interval_excludes
 
 
 def test_random_subsets_give_about_the_interval_of_all_subsets() -> None:
-    differences = np.random.default_rng(3).normal(0.03, 0.07, (15, 1))
+    differences = np.random.default_rng(3).normal(0.03, 0.07, (16, 1))
     low, high = (ends[0] for ends in subset_intervals(differences))
-    all_low, all_high = (ends[0] for ends in subset_intervals(differences, subsets=2**15))
+    all_low, all_high = (ends[0] for ends in subset_intervals(differences, subsets=2**16))
     assert (low, high) == pytest.approx((all_low, all_high), abs=0.05 * (all_high - all_low))
 
 

@@ -15,6 +15,7 @@ from evaluation.judgements.qrels import read_qrels
 from evaluation.runs.score import ScoringTarget, score_run
 from evaluation.statistics.comparison import compare_paired, count_wins, intervals
 from evaluation.statistics.randomisation import (
+    MAX_EXACT,
     PermutedSums,
     corrected_pairs,
     exact_p,
@@ -237,12 +238,26 @@ def by_enumeration(values: Values) -> Values:
 
 
 def test_corrected_pairs_are_those_of_the_definition_within_monte_carlo_error() -> None:
-    values = scores(11, 5, seed=3) + np.array([0, 0, 0.1, 0.3, 0.5])
+    values = scores(MAX_EXACT + 1, 5, seed=3) + np.array([0, 0, 0.1, 0.3, 0.5])
     expected = by_enumeration(values)
     found = corrected_pairs(PermutedSums(values, seed=2), patterns=10_000)
     assert (expected < 0.05).any()
     for place, p in np.ndenumerate(expected):
         assert found[place] == pytest.approx(p, abs=monte_carlo_error(p)), place
+
+
+@pytest.mark.parametrize("queries", [6, 7, 11])
+def test_few_queries_use_all_patterns_so_that_no_seed_changes_corrected_pairs(queries: int) -> None:
+    """Published decimals have many equal statistics; 30 systems have blocks of two pairs."""
+    values = np.round(scores(queries, 30, seed=queries) + np.linspace(0, 0.9, 30), 2)
+    sums = PermutedSums(values)
+    found = corrected_pairs(sums)
+    assert (found == corrected_pairs(PermutedSums(values, seed=2), patterns=10)).all()
+    assert found == pytest.approx(by_enumeration(values), abs=1e-12)
+    assert found.min() >= 2 / 2**queries
+    assert (found < 0.05).any()
+    for anchor in range(30):
+        assert (found[anchor] >= sums.p_values(anchor)).all()
 
 
 def test_a_pair_is_never_corrected_to_less_than_its_own_p_value() -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from django.test import Client
 
+from evaluation.statistics import randomisation
 from evaluation.statistics.benchmark import subset_intervals
-from leaderboard.boards.benchmark.significance import UNTESTED_NOTE, store_tests
+from leaderboard.boards.benchmark import significance
+from leaderboard.boards.benchmark.significance import OVER_DATASETS, UNTESTED_NOTE, store_tests
 from leaderboard.boards.pages import analyse_benchmarks
 from leaderboard.boards.state import Sort
-from leaderboard.models import Benchmark, Dataset, System
+from leaderboard.models import Benchmark, Dataset, System, WorkRequest
 from leaderboard.results.board_rows.revisions import record_present
+from leaderboard.results.significance.computing import request_missing_certainty
 from submissions.jobs.runner import drain_queue
 from submissions.tasks import dispatch
 from tests.factories import make_dataset
@@ -21,6 +25,7 @@ from tests.leaderboard.boards.test_boards_benchmark import benchmark_of, board_o
 from tests.leaderboard.boards.test_permalinks import pass_time, permalink_of
 from tests.leaderboard.entries import make_source, make_system, report, scored_dataset
 from tests.leaderboard.entries_by_query import row_of, score_queries, spread
+from tests.pages import one_line
 
 pytestmark = pytest.mark.django_db
 
@@ -147,6 +152,74 @@ def test_every_ranking_is_tested_among_its_own_rows(client: Client) -> None:
     assert {row["system"] for row in rows if row["better_than_baseline"]} >= {"Best", "Better", "Far better"}
 
 
+def test_pages_and_exports_say_how_each_ranking_was_tested(client: Client) -> None:
+    """Scored rows are tested over 560 queries, and those of each of two papers over seven datasets."""
+    datasets = [scored_dataset(measures=["nDCG@10"]) for _ in range(7)]
+    benchmark_of(*datasets)
+    _score_all(datasets)
+    for paper, system in (("paper", "Better"), ("other", "Other")):
+        _report_all(datasets, [0.01, 0.02, 0.03, 0.04, 0.05, 0.06, -0.005], paper=paper, system=system)
+    assert _analyse(datasets[0]) == 3
+    data = client.get("/benchmarks/all/board.json").json()
+    rows = {row["system"]: row["certainty"] for row in data["rows"]}
+    assert (rows["Best"]["tested_over"], rows["Best"]["wins"] > 7) == ("queries", True)
+    assert (rows["Better"]["tested_over"], rows["Better"]["wins"]) == ("datasets", 6)
+    assert rows["Better"]["test"] == "sign-flip test over datasets"
+    assert not rows["Better"]["p_baseline_is_bound"]
+    notes = " ".join(data["notes"])
+    assert "tests of all pairs of the ranking" in notes
+    assert "1,000 permutations, seed 1 or all 128 sign patterns" in notes
+    assert "this board" not in notes
+    page = one_line(client.get("/benchmarks/all/").content.decode())
+    assert "also significant after Holm correction for all comparisons with BM25 in the same ranking" in page
+    names, *lines = csv.reader(client.get("/benchmarks/all/board.csv").content.decode().splitlines())
+    tested_over = {line[names.index("system")]: line[names.index("tested over")] for line in lines}
+    assert (tested_over["Best"], tested_over["Other"]) == ("queries", "datasets")
+    latex = client.get("/benchmarks/all/board.tex?columns=delta-interval&columns=ranks&columns=p-baseline")
+    latex = latex.content.decode()
+    assert "over queries (rows scored by Runboard) or interval of subset means, over datasets (reported rows)." in latex
+    assert "sign-flip test over datasets, all 128 sign patterns (reported rows), not corrected" in latex
+    assert "all pairs of the ranking" in latex
+    assert "ranks, marks, and tests are within each part of the table" in latex
+    heads = [line for line in latex.splitlines() if line.startswith(r"\multicolumn")]
+    assert [head.partition("emph{")[2].partition("}")[0] for head in heads] == [
+        "Scored by Runboard",
+        *["Reported by Lovelace and Hopper 2020: ranked separately"] * 2,
+    ]
+    assert latex.count(r"\midrule") == 3
+
+
+def test_few_datasets_are_tested_with_all_sign_patterns_and_permalinks_keep_earlier_tests(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Earlier results of the same rows have another key."""
+    datasets = [scored_dataset(measures=["nDCG@10"]) for _ in range(7)]
+    benchmark_of(*datasets)
+    _report_all(datasets, [0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.005])
+    record_present()
+    with monkeypatch.context() as patch:
+        patch.setattr(significance, "settings_over_datasets", lambda count: OVER_DATASETS)
+        patch.setattr(randomisation, "MAX_EXACT", 0)
+        assert _analyse(datasets[0]) == 1
+    pass_time()
+    earlier_link = permalink_of(client, "/benchmarks/all/")
+    earlier = client.get(f"{earlier_link}board.json").json()
+    assert earlier["certainty"]["permutations"] == 10_000
+    WorkRequest.objects.all().delete()
+    assert request_missing_certainty() == 7
+    assert request_missing_certainty() == 0
+    assert _analyse(datasets[0]) == 1
+    assert _analyse(datasets[0]) == 0
+    assert client.get(f"{earlier_link}board.json").json() == earlier
+    data = client.get("/benchmarks/all/board.json").json()
+    assert (data["certainty"]["permutations"], data["certainty"]["pairs_permutations"]) == (128, 128)
+    (certainty,) = (row["certainty"] for row in data["rows"] if row["system"] != "Better")
+    assert certainty["p_best"] == certainty["p_best_corrected"] == 2 / 2**7
+    notes = " ".join(data["notes"])
+    assert "two-sided sign-flip test over datasets, all 128 sign patterns." in notes
+    assert "seed" not in notes
+
+
 def test_a_hidden_dataset_prevents_tests_over_queries(scored: list[Dataset]) -> None:
     Dataset.objects.filter(pk=scored[0].pk).update(hidden=True)
     assert _analyse(scored[0]) == 0  # There are too few datasets for the other test.
@@ -174,9 +247,11 @@ def test_pages_say_where_the_correction_removes_significance(client: Client) -> 
     _analyse(datasets[0])
     (note,) = [note for note in board_of().notes if "p is at least" in note]
     assert "With 6 datasets, p is at least 0.031" in note
-    assert "no difference from BM25 is significant after correction for 2 comparisons" in note
+    assert "no difference from BM25 is significant after Holm correction for 2 comparisons" in note
+    assert "Tests of all pairs use Westfall–Young step-down, which may separate a system from BM25." in note
     card = client.get("/").content.decode().partition('href="/benchmarks/all/"')[2].partition("</article>")[0]
-    assert "significant only before correction" in card
+    assert "significant only before Holm correction" in card
+    assert "Separable from all other systems when all pairs are tested" in card
 
 
 def test_five_datasets_of_reported_results_are_too_few() -> None:
@@ -234,7 +309,7 @@ def test_page_and_exports_show_the_tests(client: Client, scored: list[Dataset]) 
     assert "rank low,rank high,separable from next" in lines[0]
     assert client.get("/benchmarks/all/?sort=ranks").status_code == 200
     latex = client.get("/benchmarks/all/board.tex?columns=delta-interval").content.decode()
-    assert "stratified by dataset, over queries of these datasets" in latex
+    assert "percentile bootstrap, stratified by dataset, over queries." in latex
 
 
 def test_views_that_sort_by_a_pending_column_are_valid(client: Client, scored: list[Dataset]) -> None:

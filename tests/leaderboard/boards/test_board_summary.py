@@ -416,7 +416,7 @@ def test_an_interval_that_is_significant_only_uncorrected_is_dashed_and_in_the_k
     rows = [ForestRow("First", 0.2, (0.1, 0.3), "best"), ForestRow("Second", 0.1, (0.01, 0.2), "other", is_lost=True)]
     plot = draw_forest(rows, "nDCG@10", "BM25")
     assert re.findall(r'<g class="(.*?)">', plot) == ["interval", "interval is-lost"]
-    assert "significant only before correction" in plot
+    assert "significant only before Holm correction" in plot
     assert "uncorrected" not in draw_forest(rows[:1], "nDCG@10", "BM25")
 
 

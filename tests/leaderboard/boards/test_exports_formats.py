@@ -58,7 +58,7 @@ def table_shape(text: str) -> tuple[int, int]:
     assert wanted
     columns = 2 + len(wanted[1])
     body = tabular[tabular.index(r"\midrule") + len(r"\midrule") : tabular.index(r"\bottomrule")]
-    rows = [line for line in body.strip().split("\n") if line]
+    rows = [line for line in body.strip().split("\n") if line and not re.match(r"\\midrule|\\multicolumn", line)]
     for row in rows:
         assert row.endswith(r"\\")
         assert len(re.findall(r"(?<!\\)&", row)) + 1 == columns, row

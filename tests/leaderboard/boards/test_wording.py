@@ -7,7 +7,7 @@ from leaderboard.results.significance.statements import Statement
 def test_a_difference_that_correction_loses_is_called_significant_only_before_correction() -> None:
     lost = Statement(better=False, worse=True, p=0.015, p_corrected=0.137, comparisons=17)
     assert significance_text(lost, -0.1, "nDCG@10") == (
-        "significant only before correction: p = 0.015, Holm-corrected p = 0.137"
+        "significant only before Holm correction: p = 0.015, Holm-corrected p = 0.137"
     )
     holds = Statement(better=True, worse=False, p=0.001, p_corrected=0.017, comparisons=17)
     assert significance_text(holds, 0.1, "nDCG@10") == "significant: p = 0.001, Holm-corrected p = 0.017"

@@ -67,7 +67,7 @@ def test_a_difference_that_is_significant_without_correction_only_has_its_own_ma
     monkeypatch.setattr(EntryCertainty, "is_lost_by_correction", lost)
     plot = drawn("deltas", f"dataset={board.slug}")
     marks = {one["name"]: (one["marker"]["color"], one["marker"]["symbol"]) for one in plot.data[:-1]}
-    assert marks["significant only before correction"] == (INK, "circle-open-dot")
+    assert marks["significant only before Holm correction"] == (INK, "circle-open-dot")
     assert marks["not significant"] == (GREY, "circle-open")
     assert "Rings with a dot: significant in the system’s own test, but not after correction." in plot.caption
     assert plot.finding == "2 of 4 tested systems are significantly better than BM25", "the system's own test counts"

@@ -58,7 +58,7 @@ def test_the_page_says_what_was_done(client: Client, board: Dataset) -> None:
         "percentile bootstrap over the 40 judged queries, 10,000 resamples, seed 1; beside Δ, of the paired difference",
         "p vs BM25: two-sided paired randomization test by query, 10,000 permutations, seed 1, not corrected",
         "These values do not change when others submit.",
-        "Rank range and p vs best come from tests of all pairs on this board, corrected together",
+        "Rank range and p vs best come from tests of all pairs of the board, corrected together",
         "filters do not change them.",
     ):
         assert said in page
