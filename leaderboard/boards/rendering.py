@@ -36,11 +36,11 @@ from leaderboard.boards.model import (
     Value,
     reason_gone,
 )
+from leaderboard.boards.wording import ranking_source
 from leaderboard.core.text.dates import format_day
 from leaderboard.core.text.numbers import DECIMALS, MINUS, format_quantity, signed_percent
 from leaderboard.models import Entry
 from leaderboard.results.board_rows.entry_rows import GONE, REPORTED, SCORED, STALE
-from leaderboard.results.mteb import short_revision
 from leaderboard.results.significance.statements import BoardStatements, differs
 
 #: Spaces as wide as a digit and as a decimal point, which align 0.123, 0.1234, and 12.
@@ -132,7 +132,7 @@ def _block_bodies(board: Board, rows: Sequence[str]) -> Iterator[str]:
             continue
         label = BLOCKS[block] if block is not Block.INCOMPLETE else BLOCKS[block] % len(block_rows)
         if block is Block.REPORTED and len(board.rankings) > 1:
-            label = _reported_head(first_row)
+            label = _("Reported by %s: ranked separately") % escape(ranking_source(first_row))
         if block is Block.INCOMPLETE:
             checked_attribute = " checked" if board.found < board.total else ""
             label = f'<label><input type="checkbox" id="show-incomplete"{checked_attribute}> {label}</label>'
@@ -140,16 +140,6 @@ def _block_bodies(board: Board, rows: Sequence[str]) -> Iterator[str]:
         yield f'<tbody class="block"><tr>{head}</tr></tbody>'
         name = block.name.lower().replace("_", "-")
         yield f'<tbody class="is-{name}">{_join_rows(block_rows)}</tbody>'
-
-
-def _reported_head(row: Row) -> str:
-    """Return the head of a ranking of reported rows: their source, and the revision of the dataset if it is known."""
-    source = escape(str(row.value("by") or ""))
-    revision = row.ranking.removeprefix(f"reported:{row.entry.source_key}").removeprefix(":")
-    if not revision:
-        return _("Reported by %s: ranked separately") % source
-    facts = {"source": source, "revision": escape(short_revision(revision))}
-    return _("Reported by %(source)s, dataset revision %(revision)s: ranked separately") % facts
 
 
 def _join_rows(rows: Sequence[str]) -> str:

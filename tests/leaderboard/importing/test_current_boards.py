@@ -18,6 +18,8 @@ from django.test import Client
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import benchmark_page, dataset_page
 from leaderboard.boards.state import BoardState
+from leaderboard.comparison.leaders import board_cards
+from leaderboard.core.measures import better
 from leaderboard.importing.reported import tables
 from leaderboard.importing.reported.loader import load_reported as load_tables
 from leaderboard.models import Benchmark, Dataset, Entry, System
@@ -257,6 +259,30 @@ def test_sources_of_bright_are_ranked_apart(client: Client) -> None:
     page = client.get("/benchmarks/bright/").content.decode()
     assert "Reported by AQ-MedAI 2025: ranked separately" in page
     assert "115 reported in 8 sources" in " ".join(page.split())
+
+
+def test_the_best_of_one_source_is_never_called_the_best_of_a_board_with_several(client: Client) -> None:
+    load_reported(current=True)
+    whole, other = "Best reported by AQ-MedAI 2025", "INF-X-Retriever reported at 0.634 by "
+    summary = board("bright").summary
+    assert summary is not None
+    assert (summary.label, summary.name) == (whole, "DIVER V2")
+    assert other in summary.text
+    assert "among results of AQ-MedAI 2025" in summary.headline
+    assert client.get("/").content.decode().count(f"{whole}:") == 1
+    for address in ("/benchmarks/", "/benchmarks/bright/"):
+        page = " ".join(client.get(address).content.decode().split())
+        assert re.search(f"{whole}(<i>)?:", page)
+    row = next(row for row in board("bright").rows if row.entry.system == "INF-X-Retriever")
+    page = re.sub(r"<[^>]+>|\s+", " ", client.get(f"/systems/{row.entry.slug}/").content.decode())
+    page = " ".join(page.split())
+    assert re.search(r"1 of \d+ reported by .*2026", page)
+    assert re.search(r"Ranked among : results reported by \S+ \d+", page)
+    for card in (*board_cards().benchmarks, *board_cards().datasets):
+        summary, reported = card.board.summary, [row for row in card.board.rows if row.ranked_in == "reported"]
+        values = {row.ranking: row.value(card.board.sort) or 0.0 for row in reversed(reported)}
+        if summary is not None and summary.label == "Best reported" and better(card.board.measure) != "lower":
+            assert summary.score == max(values.values()), card.about["slug"]
 
 
 def test_what_the_makers_of_a_model_report_is_marked_everywhere(client: Client) -> None:
