@@ -36,11 +36,11 @@ from leaderboard.boards.model import (
     Value,
     reason_gone,
 )
+from leaderboard.boards.wording import ranking_source
 from leaderboard.core.text.dates import format_day
 from leaderboard.core.text.numbers import DECIMALS, MINUS, format_quantity, signed_percent
 from leaderboard.models import Entry
 from leaderboard.results.board_rows.entry_rows import GONE, REPORTED, SCORED, STALE
-from leaderboard.results.mteb import short_revision
 from leaderboard.results.significance.statements import BoardStatements, differs
 
 #: Spaces as wide as a digit and as a decimal point, which align 0.123, 0.1234, and 12.
@@ -148,7 +148,7 @@ def section_head(board: Board, row: Row, count: int) -> str:
     block = board.get_block(row)
     if block is not Block.REPORTED or len(board.rankings) < 2:
         return BLOCKS[block] % count if block is Block.INCOMPLETE else str(BLOCKS[block])
-    source = str(row.value("by") or "")
+    source = ranking_source(row)
     revision = row.ranking.removeprefix(f"reported:{row.entry.source_key}").removeprefix(":")
     if not revision:
         return _("Reported by %s: ranked separately") % source

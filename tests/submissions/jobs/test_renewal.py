@@ -18,7 +18,7 @@ from leaderboard.boards.topic_sources import rolling_benchmark_page
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets.qrels import load_qrels
 from leaderboard.importing.topics.code_search import Function
-from leaderboard.importing.topics.renewal import renew, request_due_renewals, request_renewal
+from leaderboard.importing.topics.renewal import RenewalRefused, renew, request_due_renewals, request_renewal
 from leaderboard.models import Dataset, Entry, TopicSource
 from leaderboard.results.publishing.visibility import quarantine, unpublish
 from leaderboard.results.significance.computing import request_missing_certainty
@@ -180,6 +180,21 @@ def test_removed_results_and_late_submissions_are_not_repeated_but_running_ones_
     dispatch_and_work()
     assert systems_on(source, 1) == ["BM25", "Good", "Late", "Quarantined", "Running", "Unpublished"]
     assert systems_on(source, 3) == ["BM25", "Good", "Running"]
+
+
+def test_a_job_of_a_renewal_that_is_refused_ends_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = make_topic_source(dataset=make_dataset())
+
+    def refuse(source: TopicSource, number: int) -> bool:
+        raise RenewalRefused("Rolling, batch 2 is in a competition.")
+
+    monkeypatch.setattr("submissions.jobs.kinds.renewal.renew", refuse)
+    request_renewal(source)
+    dispatch_and_work()
+    assert "is in a competition." in Job.objects.get().log
+    source.refresh_from_db()
+    assert source.enabled
+    assert source.is_overdue
 
 
 def test_one_job_starts_a_batch_and_curators_see_a_failed_one() -> None:
