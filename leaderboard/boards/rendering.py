@@ -148,12 +148,7 @@ def section_head(board: Board, row: Row, count: int) -> str:
     block = board.get_block(row)
     if block is not Block.REPORTED or len(board.rankings) < 2:
         return BLOCKS[block] % count if block is Block.INCOMPLETE else str(BLOCKS[block])
-    source = ranking_source(row)
-    revision = row.ranking.removeprefix(f"reported:{row.entry.source_key}").removeprefix(":")
-    if not revision:
-        return _("Reported by %s: ranked separately") % source
-    facts = {"source": source, "revision": short_revision(revision)}
-    return _("Reported by %(source)s, dataset revision %(revision)s: ranked separately") % facts
+    return _("Reported by %s: ranked separately") % ranking_source(row)
 
 
 def _join_rows(rows: Sequence[str]) -> str:
