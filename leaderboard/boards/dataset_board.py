@@ -477,8 +477,9 @@ def measure_column(measure: str, group: str = EFFECTIVENESS, note: str = "", *, 
     def cell(line: Any) -> Cell | Value:
         """Return the score, as a cell if it has an interval or a deviation over seeds to show."""
         value: Value = line.entry.scores.get(measure)
-        if value is not None and line.entry.is_self_reported:
-            return Cell(value, mark=marks.SELF_REPORTED, title=_("self-reported"))
+        if value is not None and (revision := line.entry.special_revision):
+            mark, title = marks.REVISION_MARKS[revision]
+            return Cell(value, mark=mark, title=_(title))
         if line.entry.deviations or (in_focus and line.certainty is not None):
             certainty = line.certainty if in_focus else None
             ends = None if certainty is None else (certainty.low, certainty.high)
