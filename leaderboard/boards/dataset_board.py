@@ -75,7 +75,7 @@ class EntryLine(NamedTuple):
     baseline: float | None
     certainty: EntryCertainty | None
     gap: Gap | None = None
-    is_self_reported: bool = False
+    special_revision: str = ""
 
     @property
     def provenance(self) -> str:
@@ -441,7 +441,7 @@ def _entry_lines(
             baselines.get(entry.comparison_group),
             None if certainty is None else certainty.entries.get(entry.pk),
             known_gaps.get(entry.pk) if known_gaps is not None else None,
-            entry.is_self_reported,
+            entry.special_revision,
         )
 
 
@@ -472,8 +472,9 @@ def measure_column(measure: str, group: str = EFFECTIVENESS, note: str = "", *, 
     def cell(line: Any) -> Cell | Value:
         """Return the score, as a cell if it has an interval or a deviation over seeds to show."""
         value: Value = line.entry.scores.get(measure)
-        if line.is_self_reported and value is not None:
-            return Cell(value, mark=marks.SELF_REPORTED, title=_("self-reported"))
+        if value is not None and (revision := line.special_revision):
+            mark, title = marks.REVISION_MARKS[revision]
+            return Cell(value, mark=mark, title=_(title))
         if line.entry.deviations or (in_focus and line.certainty is not None):
             certainty = line.certainty if in_focus else None
             ends = None if certainty is None else (certainty.low, certainty.high)

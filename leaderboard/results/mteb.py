@@ -115,6 +115,7 @@ def describe_result(collection: str, version: str, revision: str) -> str:
     )
 
 
-def is_self_reported(locator: str, configuration: str) -> bool:
-    """Return whether the makers of a model reported a result to MTEB themselves."""
-    return f"revision {EXTERNAL}" in (locator.rpartition("; ")[2], configuration)
+def special_revision(locator: str, configuration: str) -> str:
+    """Return EXTERNAL or NO_REVISION if a result has it instead of the model's revision, or else empty text."""
+    texts = locator.rpartition("; ")[2], configuration
+    return next((name for name in (EXTERNAL, NO_REVISION) if f"revision {name}" in texts), "")

@@ -19,7 +19,7 @@ from leaderboard.boards.benchmark.lines import (
 )
 from leaderboard.boards.columns.about import ABOUT_SYSTEM, DECLARED_COLUMNS, FILE_SIZE, SIZE
 from leaderboard.boards.columns.costs import WEIGHTED, weighted_column
-from leaderboard.boards.columns.marks import OTHER_REVISION, SELF_REPORTED, seeds_title
+from leaderboard.boards.columns.marks import OTHER_REVISION, REVISION_MARKS, seeds_title
 from leaderboard.boards.columns.significance import INTERVAL, SignificanceColumns
 from leaderboard.boards.facets import row_facets
 from leaderboard.boards.filtering import best_values, filter_rows
@@ -281,7 +281,7 @@ def build_rows(
         entry = _common_entry(line, ", ".join(sorted(provenances)), group)
         is_mixed, has_seeds = len(provenances) > 1, any(map(attrgetter("seed_count"), line.results))
         annotations, has_other_values = {}, bool(line.omitted_positions or line.other_values)
-        is_marked = kind == REPORTED and any(result.is_self_reported for result in line.results)
+        is_marked = kind == REPORTED and any(result.special_revision for result in line.results)
         if needs_annotations or is_mixed or has_seeds or is_marked or IN_DOMAIN in trainings or has_other_values:
             annotations = _cell_annotations(facts, options, line, decimals, is_mixed=is_mixed)
         properties = line.entry, kind, decimals, entry.provenance, number, view_values[number], annotations
@@ -343,8 +343,9 @@ def _cell_annotations(
                 if not options.view and deviation is not None:
                     spread = f"± {deviation:.{decimals}f} ({result.seed_count})"
         symbols = "‡" if result.training == IN_DOMAIN else ""
-        if result.is_self_reported and (score is not None or position in line.other_values):
-            symbols, title = f"{symbols}{SELF_REPORTED}", _("self-reported")
+        if result.special_revision and (score is not None or position in line.other_values):
+            symbol, title = REVISION_MARKS[result.special_revision]
+            symbols, title = f"{symbols}{symbol}", _(title)
         if position in line.other_values and not options.view:
             text, symbols = f"{line.other_values[position]:.{decimals}f}", f"{symbols}{OTHER_REVISION}"
             title = "; ".join(filter(None, [_("other dataset revision"), title]))

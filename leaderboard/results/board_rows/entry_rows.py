@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from django.db import connection
 
 from leaderboard.models import REFERENCE_TYPES, Architecture, Entry, short_citation
-from leaderboard.results.mteb import is_self_reported
+from leaderboard.results.mteb import special_revision
 from leaderboard.results.values import published_value
 
 
@@ -93,9 +93,9 @@ class EntryRow(NamedTuple):
         return self.source_id if self.provenance == REPORTED else None
 
     @property
-    def is_self_reported(self) -> bool:
-        """Whether the makers of the model published the result themselves, according to the results of MTEB."""
-        return self.provenance == REPORTED and is_self_reported(self.locator, self.configuration)
+    def special_revision(self) -> str:
+        """Placeholder of MTEB instead of the model's revision, a key of `marks.REVISION_MARKS`, or empty text."""
+        return special_revision(self.locator, self.configuration) if self.provenance == REPORTED else ""
 
     @property
     def reported_group(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -307,6 +308,8 @@ def test_page_and_exports_show_the_tests(client: Client, scored: list[Dataset]) 
     assert row["intervals"]["delta"]["low"] > 0
     lines = client.get("/benchmarks/all/board.csv").content.decode().splitlines()
     assert "rank low,rank high,separable from next" in lines[0]
+    rows = {row["system"]: row for row in csv.DictReader(lines)}
+    assert re.fullmatch(r"\+0\.\d+ to \+0\.\d+", rows["Second"]["delta-interval"]), "no formula, and no apostrophe"
     assert client.get("/benchmarks/all/?sort=ranks").status_code == 200
     latex = client.get("/benchmarks/all/board.tex?columns=delta-interval").content.decode()
     assert "percentile bootstrap, stratified by dataset, over queries." in latex

@@ -301,6 +301,24 @@ def test_what_the_makers_of_a_model_report_is_marked_everywhere(client: Client) 
     assert not any("†" in cell.mark for cell in qwen.cells.values())
 
 
+def test_results_without_a_revision_of_the_model_are_marked_everywhere(client: Client) -> None:
+    load_reported(current=True)
+    lacking = {
+        (place.dataset, place.system)
+        for row in tables.scores()
+        if (place := row.place).source == "mteb-results" and "no_revision_available" in row.locator
+    }
+    rows = {row.entry.system: row for row in board("beir-mteb").rows}
+    cells = {(key, name) for name, row in rows.items() for key, cell in row.cells.items() if "¶" in cell.mark}
+    columns = {column.key for column in board("beir-mteb").columns}
+    assert len(cells) > 50
+    assert cells == {(slug, name) for slug, name in lacking if name in rows and slug in columns}
+    for address in ("/datasets/scifact/", "/benchmarks/beir-mteb/"):
+        page = client.get(f"{address}?columns=effectiveness").content.decode()
+        assert "¶ revision of the model unknown" in page
+        assert "\\P{}" in client.get(f"{address}board.tex").content.decode()
+
+
 def test_home_and_the_list_lead_with_current_boards(client: Client) -> None:
     load_reported(current=True)
     dataset = scored_dataset(name="Quokkas")
