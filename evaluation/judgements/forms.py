@@ -38,7 +38,8 @@ PROBLEMS = {
     ),
     "json": (
         "JSON, which is not supported for judgments: {lines}",
-        "Write a line for each judgment: `query-id<TAB>corpus-id<TAB>score`.",
+        "Write a line for each judgment: `query-id<TAB>corpus-id<TAB>score`. For labels of answers, choose “judges in "
+        "the file” or pass --labels.",
     ),
     "run": (
         "a run (six fields with a score), not judgments: {lines}",

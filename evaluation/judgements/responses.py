@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.judgements.answers import Answers, PatternSearch, join_tokens, tokenize
+from evaluation.judgements.labels import Labels, score_labels
 
 Values = NDArray[np.float64]
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
@@ -63,12 +64,15 @@ def token_f1(answer: str, correct: str) -> float:
 
 
 def score_responses(
-    query_ids: Sequence[str], responses: Mapping[str, Response], answers: Mapping[str, Answers] | None
+    query_ids: Sequence[str],
+    responses: Mapping[str, Response],
+    answers: Mapping[str, Answers] | None,
+    labels: Labels | None = None,
 ) -> dict[str, Values]:
     """Return a value per query for each measure that the responses allow, by name of the measure.
 
-    Measures of correctness need `answers`, and other measures a figure in every response. A query without response or
-    without answers scores 0. Raises EndlessPattern.
+    Measures of correctness need `answers`, measures of judges labels of all answers, and other measures a figure in
+    every response. A query without response or without answers scores 0. Raises EndlessPattern.
     """
     given = [responses.get(query) for query in query_ids]
     scores = {
@@ -76,6 +80,9 @@ def score_responses(
         for name, figure in STATED_FIGURES.items()
         if all(getattr(response, figure) is not None for response in given if response)
     }
+    if labels is not None:
+        texts = {query: response.answer for query, response in responses.items()}
+        scores |= score_labels(query_ids, texts, labels)
     if answers is None:
         return scores
     search, rows = PatternSearch(), []

@@ -21,8 +21,6 @@ from math import log, sqrt
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evaluation.measures.registry import UnknownMeasureError, parse_measure
-
 #: The step η, in units of the measure.
 STEP = 0.01
 #: Rounding step of the public part of a competition's board, about the standard error of a difference. The decisive
@@ -35,15 +33,6 @@ RESPONSE_STEP = 0.1
 YOUNG_STEP, YOUNG_ERRORS = 0.05, 4.0
 #: Tolerance for rounding errors of a gain that equals the step; published values have three decimals.
 _NOISE = 1e-9
-
-
-def coarse_step(primary: str, *, competition: bool) -> float:
-    """Return the rounding step of a competition's measures, and of the measures beside the primary one elsewhere."""
-    try:
-        is_about_answers = parse_measure(primary).family.reads_responses
-    except UnknownMeasureError:
-        is_about_answers = False
-    return RESPONSE_STEP if is_about_answers and not competition else PUBLIC_STEP
 
 
 def paired_standard_error(new: ArrayLike, best: ArrayLike) -> float:

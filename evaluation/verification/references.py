@@ -195,6 +195,8 @@ class RankedQuery:
         judged_grades: Grades of the query, in arbitrary order.
         token_counts: Numbers of tokens of each text, up to the end of an answer and in all, if a measure needs them.
         grades_in_use: Distinct grades of all queries, ascending.
+        subtopics: Grades by subtopic of each document, if a measure needs them.
+        judged_subtopics: The same for all documents judged by subtopic, in order of their ids' bytes.
     """
 
     grades: NDArray[np.int64]
@@ -202,6 +204,8 @@ class RankedQuery:
     judged_grades: NDArray[np.int64]
     token_counts: ReadTokens = NO_TEXTS
     grades_in_use: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    subtopics: Sequence[Mapping[str, int]] = ()
+    judged_subtopics: Sequence[Mapping[str, int]] = ()
 
 
 #: Function from a ranking, a cutoff (None for none), and the lowest relevant grade to a value.
@@ -221,9 +225,13 @@ class PytrecEval:
 
 @dataclass(frozen=True, slots=True)
 class ResponseReference:
-    """Function from queries, responses by query (as `evaluation.judgements.responses`), and answers to values."""
+    """Function from queries, responses by query (as `evaluation.judgements.responses`), and answers to values.
 
-    compute: Callable[[Sequence[str], Mapping[str, Any], Mapping[str, _Answers]], Sequence[float]]
+    If it `reads_labels`, its last argument is the list of records of the labels instead.
+    """
+
+    compute: Callable[[Sequence[str], Mapping[str, Any], Any], Sequence[float]]
+    reads_labels: bool = False
 
 
 Verifier = PytrecEval | Reference | ResponseReference
@@ -481,3 +489,36 @@ def stated_figure(figure: str) -> ResponseReference:
             float(getattr(responses[query], figure)) if query in responses else 0.0 for query in queries
         ]
     )
+
+
+def read_records(text: bytes) -> list[dict[str, Any]]:
+    """Return the records of a file of labels."""
+    return [_parse_line(line) for line in text.split(b"\n") if line]
+
+
+@dataclass(frozen=True)
+class LabeledAnswers:
+    """A measure of the labels of a judge, by the definitions of Pradeep et al. (2024); NaN for an unlabeled answer."""
+
+    measure: str
+    judge: str
+
+    def __call__(self, queries: Sequence[str], responses: Mapping[str, Any], records: Sequence[Any]) -> list[float]:
+        """Return the values of the queries by the records of the file of labels."""
+        rows = [row for row in records if row.get("judge") == self.judge and "answer" in row]
+        labels = {(row["query_id"], row["answer"]): row for row in rows}
+        nuggets = {row["query_id"]: row["nuggets"] for row in records if "judge" not in row}
+        texts = [responses[query].answer if query in responses else "" for query in queries]
+        return [
+            self._score(labels.get((query, text), {}), nuggets.get(query, [])) if text.strip() else 0.0
+            for query, text in zip(queries, texts, strict=True)
+        ]
+
+    def _score(self, label: Mapping[str, Any], nuggets: Sequence[Mapping[str, Any]]) -> float:
+        support = label.get("nuggets", {})
+        if self.measure == "Correct":
+            return float(label.get("correct", "nan"))
+        if not nuggets or {nugget["id"] for nugget in nuggets} != set(support):
+            return float("nan")
+        counted = [support[nugget["id"]] for nugget in nuggets if self.measure == "NuggetR" or nugget["vital"]]
+        return (counted.count("support") + counted.count("partial_support") / 2) / max(len(counted), 1)

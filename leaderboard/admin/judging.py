@@ -234,7 +234,7 @@ class JudgementUploadForm(DatasetForm):
     file = forms.FileField(
         label="Judgments",
         help_text="TREC qrels, BEIR’s tab-separated format, or a pool’s CSV with grades; plain, .gz, .zst or .bz2. "
-        "Empty and negative grades mean unjudged.",
+        "Empty and negative grades mean unjudged. Labels of answers are JSON Lines.",
     )
     judge_kind = forms.ChoiceField(
         label="Judged by",
@@ -245,7 +245,9 @@ class JudgementUploadForm(DatasetForm):
     judge_name = text_line(
         label="Name",
         max_length=80,
-        help_text="Name of the assessors (“NIST assessors”) or the model, shown on the board and in exports",
+        required=False,
+        help_text="Name of the assessors (“NIST assessors”) or the model, shown on the board and in exports. Labels "
+        "name their judges themselves.",
     )
     judge_version = optional_text(
         label="Version of the model", max_length=80, help_text="Version as published, for example 2024-08-06"

@@ -116,7 +116,7 @@ def render_rows(
 def _block_bodies(board: Board, rows: Sequence[str]) -> Iterator[str]:
     """Yield `<tbody>` elements: the pinned rows, then each section.
 
-    Sections have a head, except rows scored by Runboard, and reported rows if there are no others. The head of
+    Sections have a head, except rows scored by Runboard, and reported rows if no others are ranked. The head of
     incomplete rows has the checkbox that shows them.
     """
     if board.pinned:
@@ -126,8 +126,8 @@ def _block_bodies(board: Board, rows: Sequence[str]) -> Iterator[str]:
     for section in sections:
         first_row, block_rows = section[0][0], [row for _, row in section]
         block = board.get_block(first_row)
-        is_single = len(sections) == 1 and block is Block.REPORTED and len(board.rankings) < 2
-        if is_single or block is Block.SCORED:
+        is_only_ranking = section is sections[0] and block is Block.REPORTED and len(board.rankings) < 2
+        if is_only_ranking or block is Block.SCORED:
             yield f"<tbody>{_join_rows(block_rows)}</tbody>"
             continue
         label = BLOCKS[block] if block is not Block.INCOMPLETE else BLOCKS[block] % len(block_rows)

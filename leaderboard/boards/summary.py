@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter
 
@@ -66,10 +66,7 @@ def summarize_dataset(board: Board, facts: DatasetFacts, *, is_filtered: bool) -
         judges = _("judges not stated")
     judgments = ", ".join(filter(None, [origin, judges, relevant]))
     leader = _find_leader(board, board.measure)
-    summary = leader.summary(board.measure, "relative", judgments, is_filtered=is_filtered) if leader else None
-    if summary is None or facts.slice is None:
-        return summary
-    return replace(summary, parts=[Part(_("Queries"), facts.slice.text), *summary.parts])
+    return leader.summary(board.measure, "relative", judgments, is_filtered=is_filtered) if leader else None
 
 
 def summarize(board: Board, *, measure: str, key: str, relative: str, is_filtered: bool) -> Summary | None:
@@ -145,13 +142,10 @@ class _Leader:
             )
         if judgments and not is_reported:
             parts.append(Part(_("Judgments"), judgments))
-        references = [
-            f"{_REFERENCES[row.entry.run_type]} {format_value(value, 3)}"
-            for row in board.rows
-            if row.ranked_in == REFERENCE and (value := _number(row, self.key)) is not None
-        ]
-        if references:
-            parts.append(Part(_("References"), ", ".join(references)))
+        if texts := [
+            f"{_REFERENCES[row.entry.run_type]} {format_value(_number(row, self.key), 3)}" for row in self._references()
+        ]:
+            parts.append(Part(_("References"), ", ".join(texts)))
         reported = self._better_reported()
         label = _("Best reported") if is_reported else _("Best") if reported is None else _("Best scored")
         if is_filtered and total > 1:
@@ -185,8 +179,11 @@ class _Leader:
 
     @property
     def baseline(self) -> Row | None:
-        """The best baseline among the rows."""
-        return next((row for row in self.rows if row.entry.is_baseline), None)
+        """The best baseline among the rows, or a reference that is the baseline."""
+        return next((row for row in (*self.rows, *self._references()) if row.entry.is_baseline), None)
+
+    def _references(self) -> list[Row]:
+        return [row for row in self.board.rows if row.ranked_in == REFERENCE and row.value(self.key) is not None]
 
     def _better_reported(self) -> Row | None:
         """Return the best reported row if its score is better than that of the best system scored by Runboard."""
@@ -269,7 +266,7 @@ class _Leader:
             return
         shown_rows = list(self.rows[:MAX_ROWS])
         if baseline not in shown_rows:
-            shown_rows[-1] = baseline
+            shown_rows[MAX_ROWS - 1 :] = [baseline]
         for row in shown_rows:
             delta = _number(row, DELTA)
             if delta is None:

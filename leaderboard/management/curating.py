@@ -63,7 +63,7 @@ class CurationCommand(BaseCommand):
                 rows = {name: SUBJECTS[name][1](options[name]) for name in self.subjects}
                 message = self.curate(**{**options, **rows})
         except InvalidContent as error:
-            raise CommandError(describe_refusal(error)) from error
+            raise CommandError(describe_refusal(error, "file")) from error
         except self.refusals as error:
             raise CommandError(str(error)) from error
         self.stdout.write(message)
@@ -321,11 +321,11 @@ def change_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def describe_refusal(error: InvalidContent) -> str:
-    """Return a description of all problems of a rejected import."""
+def describe_refusal(error: InvalidContent, subject: str = "import") -> str:
+    """Return a description of all problems of a rejected import or file."""
     problems = error.report.problems
     plural = "" if len(problems) == 1 else "s"
-    return list_problems(f"The import was rejected: {len(problems)} problem{plural}.", problems)
+    return list_problems(f"The {subject} was rejected: {len(problems)} problem{plural}.", problems)
 
 
 class ProgressLine:

@@ -1,6 +1,7 @@
 """Selection of the measures that a dataset's board shows."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from django.db import transaction
 
@@ -36,13 +37,15 @@ def set_measures(dataset: Dataset, primary: str, secondary: Sequence[str]) -> li
 
     Raises:
         RefusedMeasures: For unknown measures, for more than three or any that reveals which documents are judged if
-            judgments are hidden, or for measures that need missing answers. The dataset does not change.
+            judgments are hidden, or for measures that need missing answers or subtopics. The dataset does not change.
     """
     lock_boards([dataset.pk])
     dataset.refresh_from_db()
     problems = list(check_measures(primary, secondary, hidden=dataset.hidden))
-    if not problems and dataset.current_qrels is not None and not dataset.current_qrels.answers_sha256:
-        problems += check_text_measures([primary, *secondary])
+    qrels = dataset.current_qrels
+    if not problems and qrels is not None:
+        inputs = {"has_answers": bool(qrels.answers_sha256), "has_subtopics": bool(qrels.subtopics_sha256)}
+        problems += check_inputs([primary, *secondary], **inputs)
     if problems:
         raise RefusedMeasures(problems)
     # An empty list means the primary measure alone here; `shown_measures` would add the defaults.
@@ -116,14 +119,28 @@ def check_measures(primary: str, secondary: Sequence[str], *, hidden: bool) -> I
         )
 
 
-def check_text_measures(measures: Sequence[str]) -> Iterator[Problem]:
-    """Yield a problem if any of the measures compares texts with answers. Call it for datasets that lack either."""
-    names = [canonical_name(name) for name in dict.fromkeys(measures)]
-    text_measures = [name for name in names if name.startswith(("Answer", "EM", "ECE")) or name.endswith("kt")]
-    if text_measures:
+def check_inputs(measures: Sequence[str], *, has_answers: bool, has_subtopics: bool) -> Iterator[Problem]:
+    """Yield problems of measures that need answers and texts, or judgments by subtopic, which a dataset lacks."""
+    families = {}
+    for name in measures:
+        with suppress(UnknownMeasureError):
+            measure = parse_measure(name)
+            families[measure.name] = measure.family
+    text_measures = [
+        name for name, family in families.items() if family.reads_texts or name.startswith(("Answer", "EM", "ECE"))
+    ]
+    subtopic_measures = [name for name, family in families.items() if family.reads_subtopics]
+    if text_measures and not has_answers:
         yield problem(
             "missing_answers",
             f"{' and '.join(text_measures)} cannot be computed, because the dataset lacks answers or texts",
             "Import the collection with its corpus.jsonl and an answers.jsonl, or choose other measures.",
             count=len(text_measures),
+        )
+    if subtopic_measures and not has_subtopics:
+        yield problem(
+            "missing_subtopics",
+            f"{' and '.join(subtopic_measures)} cannot be computed, because the dataset lacks judgments by subtopic",
+            "Import the collection with a subtopic-qrels.txt, or choose other measures.",
+            count=len(subtopic_measures),
         )

@@ -22,7 +22,8 @@ from django.utils import timezone
 from numpy.typing import NDArray
 
 from evaluation.judgements import splits as judged_parts
-from evaluation.statistics.ladder import PUBLIC_STEP, STEP, YOUNG_ERRORS, YOUNG_STEP, coarse_step
+from evaluation.measures.registry import UnknownMeasureError, parse_measure
+from evaluation.statistics.ladder import PUBLIC_STEP, RESPONSE_STEP, STEP, YOUNG_ERRORS, YOUNG_STEP
 from leaderboard.datasets.qrels import load_parts, load_qrels, store_parts
 from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, Protection, Qrels, Team, Visibility
 from leaderboard.results.records import per_query_values
@@ -33,6 +34,15 @@ Part = EvaluationPart.Part
 HIDDEN_DECIMALS = 3
 #: Maximum number of measures with hidden judgments, because each measure reveals more about them.
 MAX_MEASURES = 3
+
+
+def coarse_step(primary: str, *, competition: bool) -> float:
+    """Return the rounding step of a competition's measures, and of the measures beside the primary one elsewhere."""
+    try:
+        is_about_answers = parse_measure(primary).family.reads_responses
+    except UnknownMeasureError:
+        is_about_answers = False
+    return RESPONSE_STEP if is_about_answers and not competition else PUBLIC_STEP
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
-from evaluation.statistics.ladder import PUBLIC_STEP, coarse_step
+from evaluation.statistics.ladder import PUBLIC_STEP
 from leaderboard.boards import rendering
 from leaderboard.boards.columns.about import FILE_SIZE, SIZE
 from leaderboard.boards.columns.costs import WITH_SPREAD
@@ -25,6 +25,7 @@ from leaderboard.boards.filtering import offered_presets
 from leaderboard.boards.model import DELTA, RATIOS, Board, Column, spans
 from leaderboard.boards.state import MAX_PINS, MAX_SORTS, PRESETS, VIEWS, WEIGHT_NAMES, BoardState, Range, Sort
 from leaderboard.models import Entry
+from leaderboard.results.protection import coarse_step
 from leaderboard.views.board_views import export_links
 
 #: Maximum length of a baseline's name that fits into a column head on phones.

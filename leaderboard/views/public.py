@@ -51,7 +51,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "beside": tables.facts_table(results),
         "baseline": baselines_label(result.baseline_name for result in results),
         "sure": any(result.certainty for result in results),
-        "several": sum(result.delta is not None and not result.is_baseline for result in results) > 1,
+        "differences": tables.draw_differences(results, baselines_label(result.baseline_name for result in results)),
         "has_in_domain": any(result.training == "in-domain" for result in results),
         "has_seeds": any(result.seed_count for result in results),
         "word_pieces": WORD_PIECES if any(result.word_pieces is not None for result in results) else "",

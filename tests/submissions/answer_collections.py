@@ -21,8 +21,8 @@ ANSWERS = {
 }  # fmt: skip
 
 
-def import_capitals(folder: Path, **options: Any) -> ImportResult:
-    """Import the collection, ranked by exact match unless stated otherwise, and score its baseline."""
+def write_capitals(folder: Path) -> list[Path]:
+    """Write the collection's files into a folder, and return their paths."""
     (folder / "qrels").mkdir(parents=True)
     documents = [{"_id": f"d{number}", "title": "", "text": f"capital number {number}"} for number in range(30)]
     files = {
@@ -34,6 +34,12 @@ def import_capitals(folder: Path, **options: Any) -> ImportResult:
         (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     judged = "".join(f"q{number}\td{number}\t2\nq{number}\td{number + 1}\t1\n" for number in range(len(ANSWERS)))
     (folder / "qrels" / "test.tsv").write_text(HEADER + judged, "utf-8")
+    return [*(folder / name for name in files), folder / "qrels" / "test.tsv"]
+
+
+def import_capitals(folder: Path, **options: Any) -> ImportResult:
+    """Import the collection, ranked by exact match unless stated otherwise, and score its baseline."""
+    write_capitals(folder)
     options = {"primary": "EM", "measures": ("CiteP", "CiteR"), "hidden": False, **options}
     imported = import_dataset(folder, ImportOptions(slug=SLUG, **options))
     create_requested_jobs()

@@ -141,10 +141,11 @@ def _describe_tests(tests: Sequence[MeasureCertainty], settings: TestSettings, b
 def read_tests(tests: Sequence[TestedRows], facts: BenchmarkFacts) -> list[BoardCertainty]:
     """Return the results of tests stored no later than the datasets' revisions, in the order of `tests`."""
     times = [member.revision.at for member in facts.members]
-    stored = BenchmarkCertainty.objects.in_bulk([each.key for each in tests], field_name="key")
+    keys = [each.key for each in tests]
+    stored = BenchmarkCertainty.objects.in_bulk(keys, field_name="key")
     certainties = []
-    for each in tests:
-        row = stored.get(each.key)
+    for each, key in zip(tests, keys, strict=True):
+        row = stored.get(key)
         if row is not None and (NO_REVISION.at in times or row.computed_at <= max(times)):
             baseline = None if each.baseline is None else each.ids[each.baseline]
             settings, content = TestSettings(**row.settings), {each.measure: row.content}

@@ -108,26 +108,18 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
     names = {*found_by, *shown_judged}
     excerpts_by_id = texts.find(names) if texts else {}
     anchors = {name: f"judged-{number}" for number, name in enumerate(shown_judged, 1)}
-    documents = {
-        name: RankedDocument(
-            id=name,
-            excerpt=excerpts_by_id.get(name),
-            grade=grades.get(name),
-            relevant=grades.get(name, -1) >= dataset.relevance_level,
-            found_by=found_by.get(name, 0),
-            anchor=anchors.get(name, ""),
-        )
-        for name in names
-    }
+    documents = {}
+    for name in names:
+        relevant = grades.get(name, -1) >= dataset.relevance_level
+        found, anchor = found_by.get(name, 0), anchors.get(name, "")
+        documents[name] = RankedDocument(name, excerpts_by_id.get(name), grades.get(name), relevant, found, anchor)
     responses = shown_responses(selected_entries, query_id)
-    rankings = [
-        ranking._replace(
-            documents=None if top_ids is None else [documents[name] for name in top_ids], response=responses.get(entry)
-        )
-        for ranking, (entry, top_ids) in zip(
-            _rankings(selected_entries, measure, row), documents_by_entry.items(), strict=True
-        )
-    ]
+    rankings = []
+    for ranking, (entry, top_ids) in zip(
+        _rankings(selected_entries, measure, row), documents_by_entry.items(), strict=True
+    ):
+        top = None if top_ids is None else [documents[name] for name in top_ids]
+        rankings.append(ranking._replace(documents=top, response=responses.get(entry)))
     previous_id, next_id = collection.neighbours(row)
     return {
         "id": query_id,

@@ -10,6 +10,7 @@ from typing import Any
 
 from evaluation.collections.beir import read_corpus, read_queries
 from evaluation.core.problems import format_count
+from evaluation.judgements.answers import read_answers
 from evaluation.text import SNOWBALL_LANGUAGES, analyser_for
 from leaderboard.core.storage.store import work_folder
 from leaderboard.core.text.slugs import first_unused, name_slug
@@ -38,8 +39,8 @@ def detect_facts(path: Path, options: ImportOptions, progress: Progress) -> dict
 
     Returns:
         `documents` (None if their number is unknown), `has_corpus`, `queries` (number in all splits), `judgements`
-        (descriptions with numbers, by split), `split` (empty without judgments), `language` (empty if unknown),
-        and `remarks` on the judgments of the split.
+        (descriptions with numbers, by split), `answers` (number of queries with correct answers), `split` (empty
+        without judgments), `language` (empty if unknown), and `remarks` on the judgments of the split.
     """
     parts = list_parts(path, options.split)
     splits = {part.removeprefix("qrels-").removesuffix(".tsv") for part in parts if part.startswith("qrels-")}
@@ -64,6 +65,7 @@ def detect_facts(path: Path, options: ImportOptions, progress: Progress) -> dict
                 f"{format_count(len(each.query_ids), 'query', 'queries')}"
                 for name, each in qrels.items()
             },
+            "answers": len(read_answers(collection.answers.path, try_patterns=False)) if collection.answers else 0,
             "split": split,
             "language": language,
             "remarks": missing_documents(collection.judgements[split].statistics(1)) if split else [],

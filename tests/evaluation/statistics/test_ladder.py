@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evaluation.statistics.ladder import STEP, coarse_step, is_improvement, paired_standard_error
+from evaluation.statistics.ladder import STEP, is_improvement, paired_standard_error
+from leaderboard.results.protection import coarse_step
 
 unit = st.floats(0, 1)
 

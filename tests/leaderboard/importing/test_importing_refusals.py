@@ -367,6 +367,30 @@ def test_a_measure_that_looks_for_answers_needs_them_and_texts(tmp_path: Path) -
     assert without_texts.code == "missing_answers"
 
 
+DIVERSITY = "q1 1 d1 2\nq1 2 d1 1\nq1 1 d2 1\nq2 1 d3 1\n"
+
+
+def test_a_measure_over_subtopics_needs_them(tmp_path: Path) -> None:
+    problem = only_problem(tmp_path, {}, primary="alpha_nDCG@20", measures=("NRBP", "R@100"))
+    assert problem.code == "missing_subtopics"
+    assert problem.message.startswith("alpha_nDCG@20 and NRBP cannot be computed, because the dataset lacks judgments")
+
+
+def test_problems_of_judgments_by_subtopic_name_the_file_and_its_lines(tmp_path: Path) -> None:
+    changes = {"qrels/test.tsv": None, "subtopic-qrels.txt": DIVERSITY + "q2 1 d3 1\nq2 2 d3 one\n"}
+    repeated, grade = sorted(problems_of(write_folder(tmp_path, changes)), key=lambda problem: problem.lines)
+    assert repeated.message.startswith("subtopic-qrels.txt: a document judged twice for a subtopic")
+    assert grade.message.startswith("subtopic-qrels.txt: not `query subtopic document grade`")
+    assert (repeated.lines, grade.lines) == ((5,), (6,))
+
+
+def test_diversity_qrels_have_a_name_of_their_own(tmp_path: Path) -> None:
+    repeated = only_problem(tmp_path, {"qrels/test.tsv": None, "qrels.txt": DIVERSITY})
+    assert repeated.hint.endswith("Name judgments by subtopic subtopic-qrels.txt.")
+    ambiguous = problems_of(write_folder(tmp_path, {"subtopic-qrels.txt": DIVERSITY}))[0]
+    assert (ambiguous.code, ambiguous.count) == ("ambiguous_files", 1)
+
+
 def test_a_judged_query_without_an_answer_and_answers_that_never_end_are_one_line_each(
     tmp_path: Path,
 ) -> None:

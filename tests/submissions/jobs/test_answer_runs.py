@@ -12,10 +12,11 @@ from django.core.management import call_command
 from django.test import Client
 
 from leaderboard.core.audit import acting
-from leaderboard.models import Entry
+from leaderboard.models import Entry, Run
 from leaderboard.results.publishing.protection import request_change
 from leaderboard.results.publishing.publication import publish_due
-from submissions.models import Flag
+from leaderboard.results.publishing.visibility import name_baseline
+from submissions.models import Flag, Submission
 from submissions.queue.queue import create_requested_jobs
 from tests.factories import make_user
 from tests.submissions.answer_collections import ANSWERS, SLUG, answer_run, import_capitals
@@ -113,6 +114,27 @@ def test_all_problems_of_an_answer_run_are_told_with_their_lines(tmp_path: Path,
     }
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"query_id": "q5", "answer": "\\ud800"}',
+        '{"query_id": "q5", "answer": "x", "answer": "y"}',
+        '{"query_id": "q5", "answer": "x", "citations": ["a\\u0000b"]}',
+        '{"query_id": "q5", "answer": "x", "cost": Infinity}',
+        '{"query_id": "q5", "answer": "x", "z": ' + "[" * 50_000 + "]" * 50_000 + "}",
+        '{"query_id": "q5", "retrieved_docids": 7, "result": [{"type": "output_text", "output": "x"}]}',
+    ],
+)
+def test_hostile_answers_are_refused_and_stored_nowhere(line: str, tmp_path: Path, api: Api) -> None:
+    import_capitals(tmp_path)
+    runs = set(Run.objects.values_list("sha256", flat=True))
+    refused = api.submit(b"".join(answer_run().splitlines(keepends=True)[:5]) + line.encode(), dataset=SLUG)
+    assert (refused.status, refused.body["code"]) == (400, "invalid_run")
+    assert [problem["lines"] for file in refused.body["files"] for problem in file["problems"]] == [[6]]
+    assert set(Run.objects.values_list("sha256", flat=True)) == runs
+    assert not Submission.objects.exists()
+
+
 def test_unknown_citations_and_queries_name_the_lines_of_the_responses(tmp_path: Path, api: Api) -> None:
     import_capitals(tmp_path)
     run = answer_run({"q4": {"citations": ["absent"], "query_id": "q4"}}) + b'{"query_id": "zz", "answer": "x"}\n'
@@ -200,6 +222,10 @@ def test_references_are_shown_without_a_rank_and_the_verdict_names_them(
     assert "gold evidence 1.000, closed book 0.500" in page
     assert "4 searches per query, 0.5 USD per query, as stated" in page
     assert "They show the range in which other systems are expected." in page
+    with acting(None, "a floor"):
+        name_baseline(Entry.objects.get(system__name="Floor"))
+    page = " ".join(re.sub("<[^>]*>", "", client.get(f"/datasets/{SLUG}/").content.decode()).split())
+    assert "leads Floor by 33%" in page
     results = [row["certainty"] for row in board["rows"] if row["system"] == "Gold"]
     assert results == [None] or results[0]["rank_low"] is None
 
@@ -213,7 +239,7 @@ def test_figures_draw_quality_against_stated_costs(tmp_path: Path, api: Api, cli
     assert figure.status_code == 200
     page = figure.content.decode()
     assert "Search calls per query" in page
-    assert "As stated in the runs" in page
+    assert "Stated in the runs" in page
 
 
 def test_query_pages_show_answers_side_by_side(tmp_path: Path, api: Api, client: Client) -> None:

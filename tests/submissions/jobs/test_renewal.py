@@ -127,6 +127,8 @@ def test_two_renewals_reveal_batches_and_show_which_model_was_trained_on_one(
     trained, control = (table.get_by_role("row", name=name) for name in ("Trained", "Control"))
     expect(trained.get_by_text("significant gap")).to_be_visible()
     expect(control.get_by_text("significant gap")).to_have_count(0)
+    expect(trained.locator(".up")).to_have_count(1)
+    expect(control.locator(".up")).to_have_count(0)
     rows = rolling_benchmark_page(source)["rows"]
     gaps = {row.name: [result.gap if result else None for result in row.results] for row in rows}
     on_first, on_second, on_third, on_hidden = gaps["Trained"]
@@ -140,6 +142,8 @@ def test_two_renewals_reveal_batches_and_show_which_model_was_trained_on_one(
     assert not Axe().run(page).response["violations"]
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    batches = page.get_by_role("region", name="Batches")
+    assert batches.evaluate("element => element.scrollWidth <= element.clientWidth")
     page.goto("/datasets/docs-batch-3/")
     page.get_by_role("link", name="Rolling benchmark").click()
     expect(page.get_by_role("heading", level=1, name="Docs")).to_be_visible()
