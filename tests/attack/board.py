@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from evaluation.judgements.splits import QueryParts, draw_parts
 from evaluation.statistics.gap import STEP as MIN_STEP
 from evaluation.statistics.gap import Interval, compute_gap, least_difference, published_interval
-from evaluation.statistics.ladder import PUBLIC_STEP, needed_gain, paired_standard_error
-from leaderboard.results.protection import coarse_step
+from evaluation.statistics.ladder import PUBLIC_STEP, RESPONSE_STEP, needed_gain, paired_standard_error
 from leaderboard.results.significance.types import ALPHA
 from tests.attack.prober import QUERIES
 
@@ -76,8 +75,8 @@ class Rules:
         """The steps in which each measure is told that is shown beside the primary one, by default and at most."""
         if self.competition and self.primary_alone:
             return []
-        coarse = self.rounding and self.coarse
-        step = coarse_step(self.measure, competition=self.competition) if coarse else self.step
+        step = RESPONSE_STEP if self.measure == "EM" and not self.competition else PUBLIC_STEP
+        step = step if self.rounding and self.coarse else self.step
         return [step] * (MEASURES - 1)
 
     def published(self, value: float) -> float:

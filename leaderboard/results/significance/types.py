@@ -47,7 +47,7 @@ class TestSettings:
 
     @property
     def tested_over(self) -> str:
-        """What has a random sign in the test against the baseline, and is won, tied, or lost."""
+        """Items that the test against the baseline compares: queries or datasets."""
         return "datasets" if self.test == TEST_OVER_DATASETS else "queries"
 
     def describe_patterns(self, permutations: int) -> str:
