@@ -193,8 +193,11 @@ class Party(NamedTuple):
         return found if self.strategy is attack else {name: found[name] for name in ("all", NO_BASELINE)}
 
     def shown_bound(self, measure: str) -> float:
-        """Return the bound on the mean gain shown: the same share of the possible gain for all measures."""
-        return SHOWN * TASKS[measure].scale * (1 if self.strategy is attack else 2)
+        """Return the bound on the mean gain shown: the same share of the possible gain for all measures.
+
+        By climbing in exact match, teams may gain twice as much (docs/decisions/0018).
+        """
+        return SHOWN * TASKS[measure].scale * (2 if self.strategy is climb and measure == "EM" else 1)
 
 
 PARTIES = {
