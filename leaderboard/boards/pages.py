@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import orjson
-from django.db.models import F
+from django.db.models import BooleanField, F
+from django.db.models.expressions import RawSQL
 from django.utils.translation import get_language
 
 from leaderboard.boards.benchmark.board import RankedBenchmark, benchmark_view_key, rank_benchmark
@@ -201,12 +202,25 @@ NO_TESTS_NOTE = "Tests between these results had not been computed yet at that t
 _DatasetMatch = tuple[dict[str, Any], Member, Sequence[str]]
 
 
+_ROUND = "EXISTS(SELECT 1 FROM leaderboard_round round WHERE round.revealed_at IS NULL AND "
+#: Whether a dataset or one of its benchmarks, and whether a benchmark itself, has unrevealed rounds.
+_DATASET_HAS_ROUNDS = RawSQL(
+    f"{_ROUND}(round.dataset_id = leaderboard_dataset.id OR round.benchmark_id IN (SELECT benchmark_id "
+    "FROM leaderboard_benchmarkmember WHERE dataset_id = leaderboard_dataset.id)))",
+    (),
+    BooleanField(),
+)
+_BENCHMARK_HAS_ROUNDS = RawSQL(f"{_ROUND}round.benchmark_id = leaderboard_benchmark.id)", (), BooleanField())
 #: Columns of listed datasets. Building this query for each page would take as long as running it.
 _PRESENT_DATASETS = (
     DatasetQuerySet(Dataset)
     .listed()
     .values(
-        *DATASET_FIELDS, changed_at=CHANGED_AT, twin_changed_at=TWIN_CHANGED_AT, finds_nothing=BM25_FINDS_NOTHING
+        *DATASET_FIELDS,
+        changed_at=CHANGED_AT,
+        twin_changed_at=TWIN_CHANGED_AT,
+        finds_nothing=BM25_FINDS_NOTHING,
+        has_rounds=_DATASET_HAS_ROUNDS,
     )
 )
 
@@ -339,6 +353,7 @@ _PRESENT_BENCHMARKS = Benchmark.objects.values(
     "source__title",
     "source__url",
     changed_at=BENCHMARK_CHANGED_AT,
+    has_rounds=_BENCHMARK_HAS_ROUNDS,
 )
 _PRESENT_MEMBERS = (
     BenchmarkMember.objects.exclude(dataset__state=Dataset.State.PREPARING)

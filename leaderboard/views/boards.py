@@ -53,7 +53,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
     if page is None:
         raise Http404
     dataset = page.dataset
-    rounds, now = dataset_rounds(dataset["pk"]), timezone.now()
+    rounds, now = dataset_rounds(dataset["pk"]) if dataset["has_rounds"] else [], timezone.now()
     open_for_runs = dataset["state"] in Dataset.TAKES_RUNS
     has_documents = bool(dataset["current_version__corpus_sha256"]) and not dataset["runs_only"]
     board = {
@@ -117,7 +117,7 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
         "section": "benchmarks",
         "share_image": absolute(request, reverse("benchmark_share", args=[slug])),
         "feed": reverse("benchmark_atom", args=[slug]),
-        "rounds": benchmark_rounds(page.benchmark["pk"]),
+        "rounds": benchmark_rounds(page.benchmark["pk"]) if page.benchmark["has_rounds"] else [],
         "benchmark": page.benchmark,
         "members": page.members,
         "printed": page.printed,

@@ -30,7 +30,7 @@ IN_DOMAIN = Entry.Training.IN_DOMAIN.value
 
 #: Publication time and id of an entry, the order of every board.
 PublicationOrder = tuple[str, int]
-_publication_order = attrgetter("published", "pk")
+_get_published = attrgetter("published")
 #: Fields of results that lines have by dataset.
 _COLUMN_FIELDS = ("comparison_group", "is_baseline")
 #: Placeholder for a missing result.
@@ -78,7 +78,7 @@ class SystemLine:
     @property
     def model_bytes(self) -> int | None:
         """Size of the model's files, as known from a result."""
-        sizes = (result.model_bytes for result in self.results if result.measured)
+        sizes = (result.model_bytes for result in filter(attrgetter("measured"), self.results))
         return next(filter(None, sizes), self.entry.model_bytes)
 
 
@@ -199,9 +199,10 @@ def _build_lines(results_by_dataset: Sequence[_Results], names: Sequence[str]) -
     parts += [zip(*(map(attrgetter(name), column) for column in columns), strict=True) for name in _COLUMN_FIELDS]
     for key, first_results, results, scores, groups, is_baseline in zip(keys, *parts, strict=True):
         first_entries = list(filter(None, first_results))
-        published = min(map(_publication_order, first_entries))
+        published = min(map(_get_published, first_entries))
+        order = published, min([entry.pk for entry in first_entries if entry.published == published])
         baseline_on = set(compress(count(), is_baseline))
-        yield SystemLine(key, first_entries[0], published, results, list(scores), list(groups), baseline_on)
+        yield SystemLine(key, first_entries[0], order, results, list(scores), list(groups), baseline_on)
 
 
 def _line_results(facts: BenchmarkFacts, member: Member, rows: BoardRows, measure: str) -> _Results:
@@ -215,7 +216,7 @@ def _line_results(facts: BenchmarkFacts, member: Member, rows: BoardRows, measur
         for source, group in rows.kinds
         if (group.startswith(current_prefix) if source is None else matches_source(source, facts.source_id))
     }
-    results = [(key, row) for key, row in rows.results if measure in row.scores]
+    results = [result for result in rows.results if measure in result[1].scores]
     if valid_kinds != rows.kinds:
         results = [(key, row) for key, row in results if (row.reported_by, row.comparison_group) in valid_kinds]
     current_results = dict(results)

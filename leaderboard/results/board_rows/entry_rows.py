@@ -83,8 +83,10 @@ class EntryRow(NamedTuple):
 
     def _latest_figure(self, name: str, default: int | None) -> int | None:
         """Return a measured property of the model, or else the default, which is 0 for lexical systems."""
-        figures = (measurement["figures"].get(name) for measurement in reversed(self.measured))
-        figure = next((value for value in figures if value is not None), default)
+        figure = default
+        for measurement in self.measured:
+            value = measurement["figures"].get(name)
+            figure = figure if value is None else value
         return 0 if figure is None and self.architecture == Architecture.LEXICAL else figure
 
     @property
