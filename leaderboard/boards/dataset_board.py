@@ -238,16 +238,9 @@ def rank_dataset(
     scores = [entry.scores.get(measure) for entry in shown_entries]
     weight_notes = fill_weighted(rows, scores, dict(state.weights), costs.machine, lower_is_better=lower_is_better)
     columns = [*focus_columns, *costs.columns, *other_columns, *figures, *last_columns]
-    ranked_board = RankedDataset(
-        Board(facts.title, columns, rows, measure, measures, statements=statements),
-        facts,
-        baseline,
-        tests,
-        costs,
-        known_gaps,
-        [*judging_notes(rows, measure, tests.measure_certainty), *notes_on_judges(facts)],
-        weight_notes,
-    )
+    board = Board(facts.title, columns, rows, measure, measures, statements=statements)
+    notes_on_judging = [*judging_notes(rows, measure, tests.measure_certainty), *notes_on_judges(facts)]
+    ranked_board = RankedDataset(board, facts, baseline, tests, costs, known_gaps, notes_on_judging, weight_notes)
     return replace(ranked_board, board=_add_summary(ranked_board, state))
 
 

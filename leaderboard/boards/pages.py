@@ -9,8 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import orjson
-from django.db.models import BooleanField, F
-from django.db.models.expressions import RawSQL
+from django.db.models import F
 from django.utils.translation import get_language
 
 from leaderboard.boards.benchmark.board import RankedBenchmark, benchmark_view_key, rank_benchmark
@@ -45,7 +44,9 @@ from leaderboard.results.board_rows.entry_rows import GONE, QUARANTINED, SCORED,
 from leaderboard.results.board_rows.revisions import private_rows
 from leaderboard.results.board_rows.rows import (
     BENCHMARK_CHANGED_AT,
+    BENCHMARK_HAS_ROUNDS,
     CHANGED_AT,
+    DATASET_HAS_ROUNDS,
     NO_REVISION,
     TWIN_CHANGED_AT,
     BoardRows,
@@ -67,35 +68,22 @@ from leaderboard.results.significance.types import BoardCertainty
 from leaderboard.results.slices import DatasetSlices, current_slices, read_slices
 
 R = TypeVar("R", RankedDataset, RankedBenchmark)
+_VERSION_FIELDS = (
+    "number", "label", "content_sha256", "corpus_sha256", "topics_sha256", "statistics", "profile__terms_sha256",
+)  # fmt: skip
 #: Fields of a dataset's page: all of its own columns, and some of its version, judgments, and twin.
 DATASET_FIELDS = (
     "pk",
     *(field.attname for field in Dataset._meta.concrete_fields),
-    "current_version__number",
-    "current_version__label",
-    "current_version__content_sha256",
-    "current_version__corpus_sha256",
-    "current_version__topics_sha256",
-    "current_version__statistics",
-    "current_version__profile__terms_sha256",
-    "current_qrels__sha256",
-    "current_qrels__split",
-    "current_qrels__number",
-    "current_qrels__statistics",
+    *(f"current_version__{name}" for name in _VERSION_FIELDS),
+    *(f"current_qrels__{name}" for name in ("sha256", "split", "number", "statistics", "judged_by")),
     *(f"{half}__{name}" for half in ("twin", "twin_of") for name in ("slug", "name", "state")),
-    "current_qrels__judged_by",
     "topic_batch__source__slug",
 )
 #: Fields of a dataset on which a board of several datasets depends.
 _FACTS = (
-    "name",
-    "hidden",
-    "primary_measure",
-    "measures",
-    "language",
-    "current_version_id",
-    "current_qrels_id",
-)
+    "name", "hidden", "primary_measure", "measures", "language", "current_version_id", "current_qrels_id",
+)  # fmt: skip
 WITHDRAWN = Entry.Visibility.WITHDRAWN.value
 
 
@@ -202,15 +190,6 @@ NO_TESTS_NOTE = "Tests between these results had not been computed yet at that t
 _DatasetMatch = tuple[dict[str, Any], Member, Sequence[str]]
 
 
-_ROUND = "EXISTS(SELECT 1 FROM leaderboard_round round WHERE round.revealed_at IS NULL AND "
-#: Whether a dataset or one of its benchmarks, and whether a benchmark itself, has unrevealed rounds.
-_DATASET_HAS_ROUNDS = RawSQL(
-    f"{_ROUND}(round.dataset_id = leaderboard_dataset.id OR round.benchmark_id IN (SELECT benchmark_id "
-    "FROM leaderboard_benchmarkmember WHERE dataset_id = leaderboard_dataset.id)))",
-    (),
-    BooleanField(),
-)
-_BENCHMARK_HAS_ROUNDS = RawSQL(f"{_ROUND}round.benchmark_id = leaderboard_benchmark.id)", (), BooleanField())
 #: Columns of listed datasets. Building this query for each page would take as long as running it.
 _PRESENT_DATASETS = (
     DatasetQuerySet(Dataset)
@@ -220,7 +199,7 @@ _PRESENT_DATASETS = (
         changed_at=CHANGED_AT,
         twin_changed_at=TWIN_CHANGED_AT,
         finds_nothing=BM25_FINDS_NOTHING,
-        has_rounds=_DATASET_HAS_ROUNDS,
+        has_rounds=DATASET_HAS_ROUNDS,
     )
 )
 
@@ -245,18 +224,14 @@ def _present_dataset(slug: str) -> _DatasetMatch | None:
 
 def partial_dataset(row: Mapping[str, Any]) -> Dataset:
     """Return a dataset with the fields that access to its files and slices depend on, from `DATASET_FIELDS`."""
-    field_names = (
-        "pk", "slug", "name", "state", "hidden", "language", "relevance_level", "documents_visibility",
-        "queries_visibility", "tags_sha256",
-    )  # fmt: skip
-    dataset = Dataset(**{name: row[name] for name in field_names})
-    if (version_id := row["current_version_id"]) is not None:
-        version = DatasetVersion(pk=version_id, topics_sha256=row["current_version__topics_sha256"])
+    dataset = Dataset(*(row[field.attname] for field in Dataset._meta.concrete_fields))
+    if dataset.current_version_id is not None:
+        version = DatasetVersion(pk=dataset.current_version_id, topics_sha256=row["current_version__topics_sha256"])
         CollectionProfile(version=version, terms_sha256=row["current_version__profile__terms_sha256"] or "")
         dataset.current_version = version
-    if (qrels_id := row["current_qrels_id"]) is not None:
-        checksum, split = row["current_qrels__sha256"], row["current_qrels__split"]
-        dataset.current_qrels = Qrels(pk=qrels_id, version_id=version_id, sha256=checksum, split=split)
+        if dataset.current_qrels_id is not None:
+            checksum, split = row["current_qrels__sha256"], row["current_qrels__split"]
+            dataset.current_qrels = Qrels(pk=dataset.current_qrels_id, version=version, sha256=checksum, split=split)
     return dataset
 
 
@@ -298,14 +273,8 @@ def benchmark_page(
         last_change = max(change_times)
     board = benchmark_board(facts, rows, certainty, state, private_rows(ids, teams))
     if at is not None:
-        return BenchmarkPage(
-            benchmark,
-            _mark_removed(board, members, rows, name_datasets=True),
-            members,
-            None,
-            last_change,
-            rows.values(),
-        )
+        marked_board = _mark_removed(board, members, rows, name_datasets=True)
+        return BenchmarkPage(benchmark, marked_board, members, None, last_change, rows.values())
     published_means = None
     if (source := benchmark["source__key"]) and (averages := published_averages(source, facts.measure)):
         default_board = ranked_benchmark(facts, rows, BoardState()).board
@@ -340,20 +309,12 @@ def analyse_benchmarks(dataset: Dataset) -> dict[str, Analysis]:
 
 
 #: Columns of benchmarks and of their members, prepared like `_PRESENT_DATASETS`.
+_BENCHMARK_FIELDS = (
+    "pk", "slug", "name", "description", "citation", "measure", "source_id", "efficiency_from_id", "source__key",
+    "source__title", "source__url",
+)  # fmt: skip
 _PRESENT_BENCHMARKS = Benchmark.objects.values(
-    "pk",
-    "slug",
-    "name",
-    "description",
-    "citation",
-    "measure",
-    "source_id",
-    "efficiency_from_id",
-    "source__key",
-    "source__title",
-    "source__url",
-    changed_at=BENCHMARK_CHANGED_AT,
-    has_rounds=_BENCHMARK_HAS_ROUNDS,
+    *_BENCHMARK_FIELDS, changed_at=BENCHMARK_CHANGED_AT, has_rounds=BENCHMARK_HAS_ROUNDS
 )
 _PRESENT_MEMBERS = (
     BenchmarkMember.objects.exclude(dataset__state=Dataset.State.PREPARING)

@@ -12,7 +12,6 @@ from leaderboard.boards.benchmark.aggregates import Tables, to_values
 from leaderboard.boards.benchmark.composite import is_mean_of_parts
 from leaderboard.boards.benchmark.lines import (
     IN_DOMAIN,
-    NO_RESULT,
     BenchmarkLine,
     SystemLine,
     build_tables,
@@ -282,29 +281,14 @@ def build_rows(
         entry = _common_entry(line, ", ".join(sorted(provenances)), group)
         is_mixed, has_seeds = len(provenances) > 1, any(map(attrgetter("seed_count"), line.results))
         annotations, has_other_values = {}, bool(line.omitted_positions or line.other_values)
-        has_marks = IN_DOMAIN in trainings or (
-            kind == REPORTED and any(result.is_self_reported for result in line.results)
-        )
-        if needs_annotations or is_mixed or has_seeds or has_marks or has_other_values:
+        is_marked = kind == REPORTED and any(result.is_self_reported for result in line.results)
+        if needs_annotations or is_mixed or has_seeds or is_marked or IN_DOMAIN in trainings or has_other_values:
             annotations = _cell_annotations(facts, options, line, decimals, is_mixed=is_mixed)
-        line_inputs.append(
-            BenchmarkLine(
-                line.entry,
-                kind,
-                decimals,
-                entry.provenance,
-                number,
-                view_values[number],
-                annotations,
-                line.parameters,
-                line.model_bytes,
-            )
-        )
-        row = Row(entry, kind, decimals, facets=row_facets(line.entry, provenances, trainings))
-        row.entries = [
-            0 if score is None else result.pk for result, score in zip(line.results, line.scores, strict=True)
-        ]
-        rows.append(row)
+        properties = line.entry, kind, decimals, entry.provenance, number, view_values[number], annotations
+        line_inputs.append(BenchmarkLine(*properties, line.parameters, line.model_bytes))
+        ids = [0 if score is None else result.pk for result, score in zip(line.results, line.scores, strict=True)]
+        facets = row_facets(line.entry, provenances, trainings)
+        rows.append(Row(entry, kind, decimals, facets=facets, entries=ids))
     fill_cells(rows, columns, line_inputs)
     for row, line in zip(rows, lines, strict=True):
         if line.omitted_positions:

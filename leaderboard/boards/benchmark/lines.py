@@ -30,9 +30,8 @@ IN_DOMAIN = Entry.Training.IN_DOMAIN.value
 
 #: Publication time and id of an entry, the order of every board.
 PublicationOrder = tuple[str, int]
-_get_published = attrgetter("published")
 #: Fields of results that lines have by dataset.
-_COLUMN_FIELDS = ("comparison_group", "is_baseline")
+_FIELDS = ("comparison_group", "is_baseline")
 #: Placeholder for a missing result.
 NO_RESULT = EntryRow("", "", "", "", {}, "", "", "", "", 0)
 
@@ -78,8 +77,8 @@ class SystemLine:
     @property
     def model_bytes(self) -> int | None:
         """Size of the model's files, as known from a result."""
-        sizes = (result.model_bytes for result in filter(attrgetter("measured"), self.results))
-        return next(filter(None, sizes), self.entry.model_bytes)
+        measured_results = filter(attrgetter("measured"), self.results)
+        return next(filter(None, map(attrgetter("model_bytes"), measured_results)), self.entry.model_bytes)
 
 
 class BenchmarkLine(NamedTuple):
@@ -193,13 +192,14 @@ def _build_lines(results_by_dataset: Sequence[_Results], names: Sequence[str]) -
     """
     keys = list(dict.fromkeys(chain.from_iterable(current_results for _, current_results in results_by_dataset)))
     columns = [list(map(current.get, keys, repeat(NO_RESULT))) for _, current in results_by_dataset]
-    score_columns = [[result.scores.get(name) for result in column] for column, name in zip(columns, names, strict=True)]
-    first_columns = [map(first_results.get, keys) for first_results, _ in results_by_dataset]
+    named_columns = zip(names, columns, strict=True)
+    score_columns = [[result.scores.get(name) for result in column] for name, column in named_columns]
+    first_columns = [list(map(first_results.get, keys)) for first_results, _ in results_by_dataset]
     parts = [zip(*part_columns, strict=True) for part_columns in (first_columns, columns, score_columns)]
-    parts += [zip(*(map(attrgetter(name), column) for column in columns), strict=True) for name in _COLUMN_FIELDS]
+    parts += [zip(*(list(map(attrgetter(name), column)) for column in columns), strict=True) for name in _FIELDS]
     for key, first_results, results, scores, groups, is_baseline in zip(keys, *parts, strict=True):
         first_entries = list(filter(None, first_results))
-        published = min(map(_get_published, first_entries))
+        published = min(map(attrgetter("published"), first_entries))
         order = published, min([entry.pk for entry in first_entries if entry.published == published])
         baseline_on = set(compress(count(), is_baseline))
         yield SystemLine(key, first_entries[0], order, results, list(scores), list(groups), baseline_on)

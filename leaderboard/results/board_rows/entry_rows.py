@@ -83,10 +83,8 @@ class EntryRow(NamedTuple):
 
     def _latest_figure(self, name: str, default: int | None) -> int | None:
         """Return a measured property of the model, or else the default, which is 0 for lexical systems."""
-        figure = default
-        for measurement in self.measured:
-            value = measurement["figures"].get(name)
-            figure = figure if value is None else value
+        figures = [value for each in self.measured if (value := each["figures"].get(name)) is not None]
+        figure = figures[-1] if figures else default
         return 0 if figure is None and self.architecture == Architecture.LEXICAL else figure
 
     @property
