@@ -279,6 +279,7 @@ def _add_summary(ranked_board: RankedDataset, state: BoardState) -> Board:
         best=best,
         second=second,
         counted=count_rows(rows),
+        total=len(rows),
         rankings=reported_rankings(rows, measure),
         certainty=tests.board if tests.measure_certainty is not None else None,
         verdict=verdict,

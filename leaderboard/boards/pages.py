@@ -163,7 +163,8 @@ def dataset_page(
         slices = read_slices(member.facts.qrels_id, member.facts.tags_sha256)
     if queries := slices.choose(state.slice):
         member = replace(member, facts=replace(member.facts, slice=queries, relevant_per_query=None))
-    board = dataset_board(member, rows, board_statements, state, private_rows([pk], teams).get(pk, ()))
+    own_entries = private_rows([pk], teams).get(pk, ())
+    board = ranked_dataset(member, rows, board_statements, state, own_entries).view(state)
     parts_note = (
         f"Scored results are means over the {len(member.parts)} parts, for systems with results on all of them; each "
         "part has its own board."
@@ -360,14 +361,17 @@ def _past_benchmark(slug: str, at: datetime.datetime) -> _BenchmarkMatch | None:
 READERS = {"dataset": dataset_page, "benchmark": benchmark_page}
 
 
-def dataset_board(
+def ranked_dataset(
     member: Member,
     rows: Mapping[int, BoardRows],
     board_statements: BoardStatements,
     state: BoardState,
     own_entries: Sequence[EntryRow] = (),
-) -> Board:
-    """Return a view of a dataset's board with the private `own_entries` of the reader's teams. Raises UnknownChoice."""
+) -> RankedDataset:
+    """Return the ranked board of a dataset for a view, from the cache if possible. Raises UnknownChoice.
+
+    It has the private `own_entries` of the reader's teams.
+    """
 
     def rank() -> RankedDataset:
         entries, known_statements = compose_rows(member, rows).rows.entries, board_statements
@@ -379,7 +383,7 @@ def dataset_board(
 
     is_free = own_entries or state.corpus or state.weights  # Users can create any number of such views.
     key = "" if is_free else f"{member.key} {board_statements} {dataset_view_key(member.facts, state)}"
-    return _rank_once(key, rank).view(state)
+    return _rank_once(key, rank)
 
 
 def benchmark_board(

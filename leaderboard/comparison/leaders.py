@@ -22,8 +22,8 @@ from leaderboard.results.significance.types import BoardCertainty
 class BoardCard:
     """Summary of one board for lists of boards.
 
-    `about` contains columns of the dataset or benchmark. `at` is the time of the last change, or None if unknown.
-    `year` is that of a benchmark's newest figures.
+    `about` contains columns of the dataset or benchmark. The rows of a dataset's `board` are in order of publication.
+    `at` is the time of the last change, or None if unknown. `year` is that of a benchmark's newest figures.
     """
 
     kind: str
@@ -96,14 +96,10 @@ def board_cards(*, with_reported: bool = True) -> BoardCards:
     members = {dataset_id: pages.read_member(row, parts.get(dataset_id, ())) for dataset_id, row in datasets.items()}
     rows, board_statements, state = pages.read_rows(members.values()), statements(datasets), BoardState()
     cards = [
-        BoardCard(
-            "dataset",
-            row,
-            pages.dataset_board(members[row["pk"]], rows, board_statements[row["pk"]], state),
-            datasets[row["pk"]]["changed_at"],
-        )
+        BoardCard("dataset", row, ranked.board, datasets[row["pk"]]["changed_at"])
         for row in lists.datasets()
         if row["pk"] in datasets and (with_reported or row["takes_runs"])
+        for ranked in [pages.ranked_dataset(members[row["pk"]], rows, board_statements[row["pk"]], state)]
     ]
     members_by_benchmark: dict[int, list[Member]] = {}
     memberships = BenchmarkMember.objects.filter(dataset__in=datasets).order_by("position")
