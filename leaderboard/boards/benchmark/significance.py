@@ -164,6 +164,8 @@ def _describe_tests(tests: Sequence[MeasureCertainty], settings: TestSettings, b
 
 def read_tests(tests: Sequence[TestedRows], facts: BenchmarkFacts) -> list[BoardCertainty]:
     """Return the results of tests stored no later than the datasets' revisions, in the order of `tests`."""
+    if not tests:
+        return []
     times = [member.revision.at for member in facts.members]
     keys = [(each.key, each.earlier_key) for each in tests]
     stored = BenchmarkCertainty.objects.filter(key__in=[key for pair in keys for key in pair])
