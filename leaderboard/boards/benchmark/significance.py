@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from evaluation.statistics.benchmark import MIN_DATASETS, stack_queries, subset_intervals
 from evaluation.statistics.comparison import intervals
-from evaluation.statistics.randomisation import MAX_EXACT
 from leaderboard.boards.benchmark.aggregates import Tables
 from leaderboard.boards.benchmark.columns import MEAN, WINS, add_test_columns
 from leaderboard.boards.columns.significance import (
@@ -55,9 +54,7 @@ OVER_DATASETS = TestSettings(interval="interval of subset means", test=TEST_OVER
 
 def settings_over_datasets(count: int) -> TestSettings | None:
     """Return the settings of tests over a number of datasets, None if these are too few for a test."""
-    if not MIN_DATASETS <= count <= MAX_EXACT:
-        return OVER_DATASETS if count > MAX_EXACT else None
-    return replace(OVER_DATASETS, permutations=2**count, pairs_permutations=2**count)
+    return OVER_DATASETS.with_count(count) if count >= MIN_DATASETS else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +81,7 @@ class TestedRows:
 
     @property
     def earlier_key(self) -> str:
-        """Key of results from before all sign patterns of few datasets were used. Permalinks of that time show them."""
+        """Key of results stored when tests over few datasets used random sign patterns; older permalinks need them."""
         return self._digest(self.settings if self.settings == OVER_QUERIES else OVER_DATASETS)
 
     def _digest(self, settings: TestSettings | None) -> str:
@@ -240,6 +237,7 @@ def analyse_tests(tests: TestedRows, parts: Mapping[int, Sequence[int]], facts: 
     values, strata = tests.scores.T, list[int]()
     if settings == OVER_QUERIES:
         values, strata = _read_queries(tests, parts, facts.counted)
+        settings = settings.with_count(len(values))
     bounds = []
     for columns in (values, values[:, :0] if tests.baseline is None else values - values[:, [tests.baseline]]):
         if strata:
