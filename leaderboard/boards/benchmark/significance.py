@@ -30,7 +30,7 @@ from leaderboard.boards.columns.significance import (
 )
 from leaderboard.boards.model import BenchmarkFacts, Board, Cell, Member, Row
 from leaderboard.models import BenchmarkCertainty, Dataset, Entry
-from leaderboard.results.board_rows.entry_rows import CLOSED, SCORED
+from leaderboard.results.board_rows.entry_rows import CLOSED, SCORED, UNRANKED
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board
 from leaderboard.results.board_rows.rows import NO_REVISION
 from leaderboard.results.records import measure_values
@@ -93,8 +93,8 @@ class TestedRows:
 def find_tested_rows(facts: BenchmarkFacts, tables: Tables, rows: Sequence[Row]) -> list[TestedRows]:
     """Return the rows to test, by ranking; the leading ranking is first.
 
-    Rankings with fewer than two complete rows are omitted. The list is empty if a view omits datasets. `rows` are the
-    public rows of the benchmark's own measure, one per row of `tables`.
+    Unranked rows and rankings with fewer than two complete rows are omitted. The list is empty if a view omits
+    datasets. `rows` are the public rows of the benchmark's own measure, one per row of `tables`.
     """
     scores, baselines = tables.on_counted_datasets
     complete_rows = np.flatnonzero(~np.isnan(scores).any(axis=1)).tolist()
@@ -103,8 +103,9 @@ def find_tested_rows(facts: BenchmarkFacts, tables: Tables, rows: Sequence[Row])
     rankings = defaultdict[str, list[int]](list)
     for number in complete_rows:
         ranking = tables.rankings[number]
-        rankings[SCORED if ranking == CLOSED else ranking].append(number)
-    tested = []
+        if ranking not in UNRANKED:
+            rankings[SCORED if ranking == CLOSED else ranking].append(number)
+    rankings_to_test = []
     for ranking, numbers in sorted(rankings.items(), key=lambda item: (item[0] != SCORED, -len(item[1]))):
         if len(numbers) < 2:
             continue
@@ -120,8 +121,8 @@ def find_tested_rows(facts: BenchmarkFacts, tables: Tables, rows: Sequence[Row])
             [rows[number].first_entry for number in numbers if tables.kinds[number] == CLOSED],
             OVER_QUERIES if is_open else settings_over_datasets(len(facts.counted)),
         )
-        tested.append(tested_rows)
-    return tested
+        rankings_to_test.append(tested_rows)
+    return rankings_to_test
 
 
 #: Scopes of tests, by the name of the test.
