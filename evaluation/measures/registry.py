@@ -56,6 +56,8 @@ class Family:
     unit: str = ""
     #: Whether the measure requires answers in the documents' texts.
     reads_texts: bool = False
+    #: Whether the measure compares the answers of an answer run with correct answers.
+    reads_answers: bool = False
     #: Whether the measure requires an answer run. Other runs have no value.
     reads_responses: bool = False
     #: Whether the measure requires judgments by subtopic.
@@ -229,26 +231,27 @@ _RESPONSE_FAMILIES = (
         "EM", formulas.ResponseScore("EM"), ResponseReference(references.exact_match),
         "Whether the answer equals a correct answer, ignoring case, ASCII punctuation, and English articles.",
         "1 if the normalized texts are equal, else 0", _SQUAD, "none", binary=False, aliases=("exact_match",),
-        reads_responses=True,
+        reads_answers=True, reads_responses=True,
     ),
     Family(
         "AnswerF1", formulas.ResponseScore("AnswerF1"), ResponseReference(references.answer_f1),
         "Overlap of the words of the answer and the most similar correct answer, normalized as for EM.",
         "2 · P · R / (P + R) over words; the maximum over correct answers", _SQUAD, "none", binary=False,
-        reads_responses=True,
+        reads_answers=True, reads_responses=True,
     ),
     Family(
         "AnswerIn", formulas.ResponseScore("AnswerIn"), ResponseReference(references.answer_in),
         "Whether the answer contains a correct answer, compared by tokens as in Answer@k.",
         "1 if the tokens of a correct answer are consecutive in the answer, else 0", f"{_DPR}, section 5", "none",
-        binary=False, reads_responses=True,
+        binary=False, reads_answers=True, reads_responses=True,
     ),
     Family(
         "ECE", formulas.ResponseScore("ECE"), ResponseReference(references.calibration_error),
         "Expected calibration error: difference between stated confidence and share of correct answers (AnswerIn) in "
         "ten bins of confidence. A query without response counts as wrong with confidence 0.",
         "Σ_b (n_b / n) |share correct in bin b − mean confidence in b|; a query’s value is the difference of its bin",
-        "Guo et al., ICML 2017, equation 3", "none", binary=False, reads_responses=True, higher_is_better=False,
+        "Guo et al., ICML 2017, equation 3", "none", binary=False, reads_answers=True, reads_responses=True,
+        higher_is_better=False,
     ),
     Family(
         "CiteP", formulas.OfCitations(formulas.set_precision), PytrecEval("set_P"),

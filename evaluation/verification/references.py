@@ -130,10 +130,10 @@ class _Answers:
 
 @dataclass(frozen=True)
 class AnswerTexts:
-    """Files of the answers (`answers.jsonl`) and the texts (`corpus.jsonl`, optionally gzip)."""
+    """Files of the answers (`answers.jsonl`) and, for measures that read texts, `corpus.jsonl` (optionally gzip)."""
 
     answers: Path
-    corpus: Path
+    corpus: Path | None
 
     def read_answers(self) -> dict[str, _Answers]:
         """Return the answers by query."""
@@ -150,6 +150,7 @@ class AnswerTexts:
         `rankings` maps queries to document ids. `after_block` is called periodically and may raise. Raises
         SlowAnswers.
         """
+        assert self.corpus is not None
         answers, clock = self.read_answers(), _Clock()
         queries_by_document: defaultdict[str, list[str]] = defaultdict(list)
         for query, names in rankings.items():

@@ -264,7 +264,7 @@ def answer_texts(row: Qrels) -> AnswerTexts | None:
     """Return the answers and texts for verifying scores, read independently; None without answers."""
     if not row.answers_sha256:
         return None
-    corpus = local_path(Area.FILES, row.version.corpus_sha256)
+    corpus = local_path(Area.FILES, row.version.corpus_sha256) if row.version.corpus_sha256 else None
     return AnswerTexts(path_of(Area.QRELS, row.answers_sha256), corpus)
 
 
@@ -280,7 +280,7 @@ def _target(base_target: ScoringTarget, checksums: tuple[str, ...]) -> ScoringTa
         excluded=_excluded(excluded) if excluded else None,
         answers=_answers(answers) if answers else None,
         labels=_labels(labels) if labels else None,
-        corpus=local_path(Area.FILES, corpus) if answers else None,
+        corpus=local_path(Area.FILES, corpus) if answers and corpus else None,
         subtopics=_subtopics(subtopics) if subtopics else None,
     )
 
