@@ -30,11 +30,11 @@ def _separate(ranking: JudgedRankings) -> tuple[Subtopics, JudgedRankings]:
     subtopics = ranking.subtopics
     if subtopics is None:
         raise ValueError("the measure requires judgments by subtopic, but there are none")
-    first, counts = subtopics.offsets[ranking.judgement], np.diff(subtopics.offsets)[ranking.judgement]
+    first, counts = (edges[ranking.judgement_number] for edges in (subtopics.offsets, np.diff(subtopics.offsets)))
     source = np.repeat(np.arange(len(counts)), counts)
-    place = subtopics.places[np.arange(len(source)) + np.repeat(first - (np.cumsum(counts) - counts), counts)]
-    order = np.argsort(subtopics.qrels.rows[place], kind="stable")
-    rows, grade = subtopics.qrels.rows[place[order]], subtopics.qrels.grades[place[order]].astype(np.int64)
+    number = subtopics.judgement_numbers[np.arange(len(source)) + np.repeat(first + counts - np.cumsum(counts), counts)]
+    order = np.argsort(subtopics.qrels.rows[number], kind="stable")
+    rows, grade = subtopics.qrels.rows[number[order]], subtopics.qrels.grades[number[order]].astype(np.int64)
     separate = {"qrels": subtopics.qrels, "query": rows, "rank": ranking.rank[source[order]], "grade": grade}
     return subtopics, replace(ranking, **separate)
 
@@ -83,8 +83,8 @@ def _rank_ideally(subtopics: Subtopics, level: int, depth: int) -> NDArray[np.fl
     The next document is always one with the highest gain; of several, the one with the highest id, as in ndeval. An
     optimal ranking is NP-complete (Clarke et al., SIGIR 2008).
     """
-    is_relevant = subtopics.qrels.grades[subtopics.places] >= level
-    subtopic = subtopics.qrels.rows[subtopics.places[is_relevant]]
+    is_relevant = subtopics.qrels.grades[subtopics.judgement_numbers] >= level
+    subtopic = subtopics.qrels.rows[subtopics.judgement_numbers[is_relevant]]
     judgement = np.repeat(np.arange(len(subtopics.offsets) - 1), np.diff(subtopics.offsets))[is_relevant]
     _, first, document = np.unique(judgement, return_index=True, return_inverse=True)
     row, weights, remaining = subtopics.query[subtopic[first]], np.ones(len(subtopics.query)), np.ones(len(first))

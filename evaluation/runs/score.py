@@ -177,29 +177,30 @@ class ScoringTarget:
         """
         rows = self.judged_rows
         row = rows[contents.query].astype(np.int64)
-        rank, place = contents.rank.astype(np.int64), contents.grade.astype(np.int64)  # `Qrels.table` explains places.
+        # The kernel returns judgment numbers instead of grades (`Qrels.table`).
+        rank, number = contents.rank.astype(np.int64), contents.grade.astype(np.int64)
         order = np.argsort(row, kind="stable")
-        row, rank, place = row[order], rank[order], place[order]
-        is_judged = (place >= 0) & (place < qrels.number_of_judgements)
+        row, rank, number = row[order], rank[order], number[order]
+        is_judged = (number >= 0) & (number < qrels.number_of_judgements)
         retrieved = np.zeros(len(qrels.query_ids), np.int64)
         retrieved[rows[rows >= 0]] = contents.retrieved[rows >= 0]
         if self.candidates_only:
-            row, rank, place = row[is_judged], rank[is_judged], place[is_judged]
+            row, rank, number = row[is_judged], rank[is_judged], number[is_judged]
             is_judged = is_judged[is_judged]
             retrieved = np.bincount(row, minlength=len(retrieved))
             rank = np.arange(1, len(row) + 1) - (np.cumsum(retrieved) - retrieved)[row]
-        is_elsewhere = (place < 0) | (place > qrels.number_of_judgements)
+        is_elsewhere = (number < 0) | (number > qrels.number_of_judgements)
         return JudgedRankings(
             qrels,
             row[is_judged],
             rank[is_judged],
-            qrels.grades[place[is_judged]].astype(np.int64),
+            qrels.grades[number[is_judged]].astype(np.int64),
             row[is_elsewhere],
             rank[is_elsewhere],
             retrieved,
             self.relevance_level,
-            judgement=place[is_judged],
-            pooled=np.stack([row, rank])[:, place >= qrels.number_of_judgements],
+            judgement_number=number[is_judged],
+            pooled=np.stack([row, rank])[:, number >= qrels.number_of_judgements],
             subtopics=self._aligned_subtopics,
         )
 
@@ -210,8 +211,8 @@ class ScoringTarget:
         """
         assert contents.responses is not None
         scores = score_responses(rankings.qrels.query_ids, contents.responses, self.answers, self.labels)
-        cited = self.rankings(contents.cited or contents, rankings.qrels)
-        return replace(rankings, response_scores=scores, cited=cited)
+        citations = self.rankings(contents.citations or contents, rankings.qrels)
+        return replace(rankings, response_scores=scores, citations=citations)
 
     def report(self, contents: RunContents, limits: FileLimits) -> Report:
         """Return the report on a run that was read: its problems and statistics."""
