@@ -400,7 +400,7 @@ class JudgementImportAdmin(JudgingAdmin):
             f"Judgments: {judgement_import.file_name}",
             brought=judgement_import,
             counts=counts,
-            of_file=judgement_import.counts,
+            is_labels=judgement_import.judge_kind == imports.JudgeKind.LABELS,
             form=form,
             reads=reads,
             # Only users who may read judgments see the old grades. The curator's own file contains the new ones.

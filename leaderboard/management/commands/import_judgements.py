@@ -119,11 +119,10 @@ def _preview_import(dataset: Dataset, file: Path, is_blind: bool, checks: dict[s
 
 def _summary(counts: dict[str, Any]) -> str:
     """Return a sentence with the numbers of new, equal, and conflicting judgments, and their agreement."""
-    unlabeled = [
-        f"Answers without a label of {each['judge']}: {each['answers']:,}." for each in counts.get("unlabeled", ())
-    ]
+    rows = counts.get("unlabeled", ())
+    unlabeled = [f"Answers without a label of {row['judge']}: {row['answers']:,}." for row in rows]
     if "unknown_answers" in counts:
-        unlabeled.append(f"Labels of answers that no run gives: {counts['unknown_answers']:,}.")
+        unlabeled.append(f"Labels without a matching answer: {counts['unknown_answers']:,}.")
     return (
         f"{counts['new']:,} new, {counts['same']:,} the same, {format_count(counts['conflicts'], 'conflict')} "
         f"({counts['raised']:,} higher, {counts['lowered']:,} lower); "

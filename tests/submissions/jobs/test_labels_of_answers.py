@@ -105,8 +105,10 @@ def test_labels_score_runs_whose_answers_are_all_labeled(
     submit(api, answer_run({"q1": {"answer": ""}}), "First")
     submit(api, answer_run({"q2": {"answer": "<b>Milan</b>"}}), "Second")
     page = merge(judge, [*all_labels(), label("q0", "Lutetia", 1)])
-    assert "<dt>Labels of answers that no run gives</dt><dd>1</dd>" in page
-    assert "Ana: 1 (runs: 1)." in page
+    assert "<dt>Labels without a matching answer</dt><dd>1</dd>" in page
+    assert "Answers without a label of Ana: 1 (runs: 1)." in page
+    assert "<dt>Lines</dt>" not in page
+    assert "Same label already" in one_line(page)
     call_command("set_measures", SLUG, "EM", CORRECT_BY_ANA, by=User.objects.get(is_staff=True).email, why="judged")
     assert means("First")[CORRECT_BY_ANA] == pytest.approx(4 / 6)  # one wrong, one unanswered
     assert CORRECT_BY_ANA not in means("Second")
@@ -175,7 +177,7 @@ def test_labels_are_imported_by_command(tmp_path: Path, api: Api, judith: User) 
     assert not JudgementImport.objects.exists()
     call_command("import_judgements", SLUG, str(path), **options)
     assert "5 new, 0 the same, 0 conflicts (0 higher, 0 lower); 5 queries" in out.getvalue()
-    assert "Answers without a label of Ana: 1. Labels of answers that no run gives: 0." in out.getvalue()
+    assert "Answers without a label of Ana: 1. Labels without a matching answer: 0." in out.getvalue()
     assert "Qrels v2: the stored runs are being rescored." in out.getvalue()
     with pytest.raises(CommandError, match="JSON, which is not supported for judgments"):
         call_command("import_judgements", SLUG, str(path), **{**options, "labels": False, "judge": "NIST"})
