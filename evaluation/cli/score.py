@@ -127,8 +127,7 @@ def _parse_measures(text: str) -> tuple[registry.Measure, ...]:
 
 def run_score_answers(arguments: argparse.Namespace) -> int:
     """Print the scores of an answer run, which may be a folder of responses. Return the exit status of `run_score`."""
-    run: Path | bytes = arguments.run_file
-    names = list[str]()
+    run, names = arguments.run_file, list[str]()
     try:
         if arguments.run_file.is_dir():
             run, names = read_response_files(arguments.run_file)

@@ -17,6 +17,7 @@ from typing import Any
 
 from evaluation.archives.compression import SIZE, FileLimits, describe_bytes, open_lines
 from evaluation.core.problems import InvalidContent, LineProblems, ProblemCode
+from evaluation.judgements.forms import is_number
 from evaluation.judgements.responses import Response
 from evaluation.runs.header import BYTE_ORDER_MARK
 from evaluation.runs.json_runs import MAX_ENTRIES, MAX_OBJECTS, QUERY, find_key, parse_hit, parse_json
@@ -66,10 +67,10 @@ RESPONSE_RANKING = _FileProblem(
 )  # fmt: skip
 FIGURE = _FileProblem(
     "figure", "A stated figure that is not a number in range.",
-    "Write `confidence` as a number from 0 to 1, and other figures as numbers from 0.", '"confidence": 85',
+    "Write `confidence` as a number from 0 to 1, and other figures as numbers from 0 to 10¹².", '"confidence": 85',
     message="{lines} with a figure out of range",
     hint="Write `confidence` as a number from 0 to 1, and `search_calls`, `tokens`, `seconds`, and `cost` as numbers "
-    "from 0.",
+    "from 0 to 10¹².",
 )  # fmt: skip
 _TEXTS = {
     str(code): (code.message, code.hint)
@@ -90,10 +91,6 @@ class AnswerRun:
     tag: str = "answers"
     documents: int = 0
 
-    @property
-    def has_rankings(self) -> bool:
-        return bool(self.rankings)
-
     def trec_lines(self, *, cited: bool = False) -> tuple[bytes, list[int]]:
         """Return TREC lines of the rankings, or of the citations if `cited`, and the line of the run for each of them.
 
@@ -102,7 +99,7 @@ class AnswerRun:
         text, numbers = bytearray(), list[int]()
         for query, response in self.responses.items():
             ranking = self.rankings.get(query, {})
-            if cited or not self.has_rankings:
+            if cited or not self.rankings:
                 ranking = {document: float(-place) for place, document in enumerate(response.citations)}
             for place, (document, score) in enumerate(ranking.items(), 1):
                 text += f"{query} Q0 {document} {place} {score!r} {self.tag}\n".encode()
@@ -179,7 +176,8 @@ def _add_line(run: AnswerRun, line: bytearray, number: int, limits: FileLimits, 
         problems.note(CITATIONS, number)
     if ranking is None or not all(_is_id(each, limits) for each in ranking):
         problems.note(RESPONSE_RANKING, number)
-    if not all(_is_figure(value, 1.0 if name == "confidence" else 1e12) for name, value in figures.items()):
+    highest = {"confidence": 1.0}
+    if not all(value is None or is_number(value, 0, highest.get(name, 1e12)) for name, value in figures.items()):
         problems.note(FIGURE, number)
     if not problems:
         run.responses[query] = response = Response(answer, tuple(dict.fromkeys(citations or ())), **figures)
@@ -197,13 +195,7 @@ def _is_id(name: Any, limits: FileLimits) -> bool:
     return is_name and len(name.encode("utf-8", "surrogatepass")) <= limits.max_id_bytes
 
 
-def _is_figure(value: Any, highest: float) -> bool:
-    """Return whether a value is missing, or a number from 0 to the highest one."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value is None or (is_number and 0 <= value <= highest)
-
-
-def _as_id(value: Any) -> Any:
+def _number_as_text(value: Any) -> Any:
     """Return a whole number as text, and other values unchanged."""
     return str(value) if type(value) is int else value
 
@@ -220,7 +212,7 @@ def _read_query(record: Any) -> Any:
     for place in (record, _metadata(record)):
         key = find_key(place, _QUERY_IDS)
         if key is not None and isinstance(place[key], str | int):
-            return _as_id(place[key])
+            return _number_as_text(place[key])
     return None
 
 
@@ -265,7 +257,7 @@ def _read_citations(record: Mapping[str, Any]) -> list[Any] | None:
             if not 0 <= citation < len(references):
                 return None
             citation = references[citation]
-        citations.append(_as_id(citation))
+        citations.append(_number_as_text(citation))
     return citations
 
 
@@ -278,9 +270,9 @@ def _read_ranking(record: Mapping[str, Any]) -> dict[str, float] | None:
     ranking: dict[str, float] = {}
     for place, hit in enumerate(hits):
         document, score, _ = (hit, None, None) if isinstance(hit, int) else parse_hit(hit)
-        document, score = _as_id(document), float(-place) if score is None else score
-        is_number = isinstance(score, int | float) and not isinstance(score, bool) and abs(score) < 3e38
-        if not isinstance(document, str) or not is_number or (document in ranking and key != "retrieved_docids"):
+        document, score = _number_as_text(document), float(-place) if score is None else score
+        is_repeated = document in ranking and key != "retrieved_docids"
+        if not isinstance(document, str) or not is_number(score, -3e38, 3e38) or is_repeated:
             return None
         ranking.setdefault(document, float(score))
     return dict(sorted(ranking.items(), key=lambda item: -item[1]))

@@ -313,14 +313,11 @@ def _common_entry(line: SystemLine, provenance: str, group: str) -> EntryRow:
     """Return an entry with the properties that all results of the line share, in this group of reported rows."""
     entry = line.entry
     return EntryRow(
-        *(entry.system, entry.slug, entry.architecture, provenance, {}, group, "", "public", "", 0),
-        team=entry.team,
-        team_slug=entry.team_slug,
-        source_key=entry.source_key,
-        configuration=line.configuration,
-        is_baseline=int(bool(line.baseline_on)),
-        challenged=entry.challenged,
-    )
+        system=entry.system, slug=entry.slug, architecture=entry.architecture, provenance=provenance, scores={},
+        comparison_group=group, training="", visibility="public", published="", pk=0, team=entry.team,
+        team_slug=entry.team_slug, source_key=entry.source_key, configuration=line.configuration,
+        is_baseline=int(bool(line.baseline_on)), challenged=entry.challenged,
+    )  # fmt: skip
 
 
 def _cell_annotations(

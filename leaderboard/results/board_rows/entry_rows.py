@@ -114,11 +114,6 @@ class EntryRow(NamedTuple):
         return self._replace(scores=scores, deviations=deviations)
 
     @property
-    def is_compared(self) -> bool:
-        """Whether the entry can be the best: neither a closed API's nor a reference."""
-        return not self.closed_api and self.run_type not in REFERENCE_TYPES
-
-    @property
     def is_public(self) -> bool:
         return self.visibility == Entry.Visibility.PUBLIC
 
