@@ -260,7 +260,7 @@ class ScoredRun:
             0 on every measure.
         first_documents: First documents of the dataset's queries if requested, as `evaluation.runs.top_documents` reads
             them.
-        left_out: Reasons why the run does not allow the other requested measures, by name.
+        omitted_measures: Reasons why the run does not allow the other requested measures, by name.
     """
 
     report: Report
@@ -270,7 +270,7 @@ class ScoredRun:
     means: dict[str, float]
     missing_queries: int
     first_documents: bytes = b""
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    omitted_measures: Mapping[str, str] = field(default_factory=dict)
 
     def as_claimed_scores(self) -> ClaimedScores:
         """Return the scores in the form that verification compares."""
@@ -284,7 +284,7 @@ class ScoredRun:
         )
 
 
-def _left_out_reason(measure: Measure, rankings: JudgedRankings, has_answers: bool) -> str:
+def _omission_reason(measure: Measure, rankings: JudgedRankings, has_answers: bool) -> str:
     """Return why a run does not allow a measure, or an empty string: only answer runs have responses and figures."""
     scores, formula = rankings.response_scores, measure.family.formula
     if not measure.family.reads_responses:
@@ -361,7 +361,7 @@ def score_run(
     rankings, first = target.rankings(contents, target.qrels), contents.first_documents
     if contents.responses is not None:
         rankings = target.with_responses(rankings, contents)
-    reasons = {each.name: _left_out_reason(each, rankings, target.answers is not None) for each in parsed_measures}
+    reasons = {each.name: _omission_reason(each, rankings, target.answers is not None) for each in parsed_measures}
     parsed_measures = tuple(measure for measure in parsed_measures if not reasons[measure.name])
     if answer_depth:
         answers = target.find_answers(first, target.qrels, answer_depth)
@@ -375,5 +375,5 @@ def score_run(
         missing_queries = int(np.count_nonzero(rankings.retrieved == 0))
     else:
         missing_queries = sum(query not in contents.responses for query in target.qrels.query_ids)
-    left_out = {name: reason for name, reason in reasons.items() if reason}
-    return ScoredRun(report, parsed_measures, target.qrels.query_ids, values, means, missing_queries, first, left_out)
+    omitted = {name: reason for name, reason in reasons.items() if reason}
+    return ScoredRun(report, parsed_measures, target.qrels.query_ids, values, means, missing_queries, first, omitted)
