@@ -246,8 +246,8 @@ class JudgementUploadForm(DatasetForm):
         label="Name",
         max_length=80,
         required=False,
-        help_text="Name of the assessors (“NIST assessors”) or the model, shown on the board and in exports. Labels "
-        "name their judges themselves.",
+        help_text="Name of the assessors (“NIST assessors”) or the model, shown on the board and in exports. Leave it "
+        "empty for labels of answers: their file names the judges.",
     )
     judge_version = optional_text(
         label="Version of the model", max_length=80, help_text="Version as published, for example 2024-08-06"

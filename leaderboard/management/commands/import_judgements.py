@@ -42,7 +42,7 @@ class Command(CurationCommand):
             help="if a pair has a different grade: keep the old one, replace it, or use the highest",
         )  # fmt: skip
         parser.add_argument("--judge", default="", help="assessors or model that judged (public)")
-        parser.add_argument("--labels", action="store_true", help="the file has labels of answers and names its judges")
+        parser.add_argument("--labels", action="store_true", help="import labels of answers; the file names the judges")
         add_form_arguments(
             parser, JudgementUploadForm, {}, skipped=("dataset", "file", "judge_kind", "judge_name", "pool")
         )
