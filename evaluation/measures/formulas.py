@@ -204,7 +204,7 @@ class ResponseScore:
 
 
 @dataclass(frozen=True)
-class OfCitations:
+class CitationMeasure:
     """A measure of rankings, applied to the citations of an answer run."""
 
     formula: Callable[[JudgedRankings, int | None, int], Values]

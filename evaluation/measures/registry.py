@@ -189,7 +189,7 @@ def upper_bound(measure: str) -> Family:
     )  # fmt: skip
 
 
-def _stated(name: str, description: str) -> Family:
+def _stated_figure_family(name: str, description: str) -> Family:
     """Return the family of a figure that answer runs state for each query."""
     return Family(
         name, formulas.ResponseScore(name), references.stated_figure(STATED_FIGURES[name]),
@@ -201,7 +201,7 @@ def _stated(name: str, description: str) -> Family:
 
 _NUGGETS, _PRADEEP = "(supported + 0.5 · partially supported) / nuggets", "Pradeep et al., AutoNuggetizer, 2024"
 #: Description, definition, and source of the measures of judges.
-_LABELED = {
+_LABEL_DESCRIPTIONS = {
     "Correct": (
         "Share of answers that the judge labels as correct.",
         "Mean degree of correctness",
@@ -212,9 +212,9 @@ _LABELED = {
 }
 
 
-def labeled_by(measure: str, judge: str) -> Family:
+def label_family(measure: str, judge: str) -> Family:
     """Return the family of a measure of labels by a judge, who is part of its name: `Correct(judge='Ana')`."""
-    description, definition, source = _LABELED[measure]
+    description, definition, source = _LABEL_DESCRIPTIONS[measure]
     return Family(
         measure, formulas.ResponseScore(label_measure(measure, judge)),
         ResponseReference(references.LabeledAnswers(measure, judge), reads_labels=True),
@@ -254,21 +254,21 @@ _RESPONSE_FAMILIES = (
         higher_is_better=False,
     ),
     Family(
-        "CiteP", formulas.OfCitations(formulas.set_precision), PytrecEval("set_P"),
+        "CiteP", formulas.CitationMeasure(formulas.set_precision), PytrecEval("set_P"),
         "Share of the cited documents that are relevant. Write CiteP(rel=2) for a higher level, such as gold documents "
         "among evidence.",
         "Relevant cited documents / cited documents", "Gao et al., EMNLP 2023 (ALCE); by qrels as in BrowseComp-Plus",
         "none", reads_responses=True,
     ),
     Family(
-        "CiteR", formulas.OfCitations(formulas.recall), PytrecEval("set_recall"),
+        "CiteR", formulas.CitationMeasure(formulas.recall), PytrecEval("set_recall"),
         "Share of the relevant documents that are cited.", "Relevant cited documents / R",
         "Gao et al., EMNLP 2023 (ALCE); by qrels as in BrowseComp-Plus", "none", reads_responses=True,
     ),
-    _stated("SearchCalls", "Searches per query"),
-    _stated("Tokens", "Tokens that the model read and wrote per query"),
-    _stated("Seconds", "Seconds from the query to the answer"),
-    _stated("Cost", "Price of a query in US dollars"),
+    _stated_figure_family("SearchCalls", "Searches per query"),
+    _stated_figure_family("Tokens", "Tokens that the model read and wrote per query"),
+    _stated_figure_family("Seconds", "Seconds from the query to the answer"),
+    _stated_figure_family("Cost", "Price of a query in US dollars"),
 )  # fmt: skip
 
 _ALL_FAMILIES = (
@@ -421,7 +421,7 @@ _ALL_FAMILIES = (
         higher_is_better=False,
     ),
     *_RESPONSE_FAMILIES,
-    *(labeled_by(measure, "name") for measure in LABEL_MEASURES),
+    *(label_family(measure, "name") for measure in LABEL_MEASURES),
     *map(upper_bound, BOUNDS),
 )  # fmt: skip
 
@@ -591,7 +591,7 @@ def _parse_judge(text: str) -> Measure | None:
     """Return the measure with this name of labels by a judge, or None."""
     match = _JUDGE.fullmatch(text)
     names = {name.lower(): name for name in LABEL_MEASURES}
-    return Measure(labeled_by(names[match[1].lower()], match[3])) if match and len(match[3]) <= MAX_NAME else None
+    return Measure(label_family(names[match[1].lower()], match[3])) if match and len(match[3]) <= MAX_NAME else None
 
 
 def _parse_alias(text: str) -> Measure | None:

@@ -25,7 +25,7 @@ DISCOUNTS: dict[str, Callable[[NDArray[np.int64]], Values]] = {
 }
 
 
-def _separate(ranking: JudgedRankings) -> tuple[Subtopics, JudgedRankings]:
+def _split_by_subtopic(ranking: JudgedRankings) -> tuple[Subtopics, JudgedRankings]:
     """Return the judgments by subtopic, and the judged documents of each query, with a row for each subtopic."""
     subtopics = ranking.subtopics
     if subtopics is None:
@@ -46,7 +46,7 @@ class IntentAware:
     formula: Callable[[JudgedRankings, int | None, int], Values]
 
     def __call__(self, ranking: JudgedRankings, k: int | None, level: int) -> Values:
-        subtopics, separate = _separate(ranking)
+        subtopics, separate = _split_by_subtopic(ranking)
         total = ranking.query_sums(self.formula(separate, k, level), subtopics.query)
         return divide(total, ranking.query_sums(separate.relevant_totals(level) > 0, subtopics.query))
 
@@ -64,7 +64,7 @@ class NoveltyGain:
 
     def __call__(self, ranking: JudgedRankings, k: int | None, level: int) -> Values:
         """Return the quotient for each query, or 0 if no document is relevant to a subtopic."""
-        (subtopics, separate), discount, depth = _separate(ranking), DISCOUNTS[self.discount], k or _DEPTH
+        (subtopics, separate), discount, depth = _split_by_subtopic(ranking), DISCOUNTS[self.discount], k or _DEPTH
         relevant = separate.relevant(level) & (separate.rank <= depth)
         gains: Values = relevant * np.exp2(1.0 - separate.running_counts(relevant)) * discount(separate.rank)
         gain = ranking.query_sums(separate.query_sums(gains), subtopics.query)

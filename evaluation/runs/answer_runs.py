@@ -2,8 +2,8 @@
 
 Three forms are accepted. Runboard's own is documented in the user guide. TREC RAG's has sentences with citations that
 are positions in `references`, and `topic_id` or `metadata.narrative_id`. BrowseComp-Plus's has `result`,
-`retrieved_docids`, and `tool_call_counts`; its final text states `Exact Answer:` and `Confidence:` on own lines and
-cites documents in brackets. All patterns take linear time, because texts are untrusted.
+`retrieved_docids`, and `tool_call_counts`; its final text states `Exact Answer:` and `Confidence:` on lines of their
+own and cites documents in brackets. All regular expressions run in linear time, because texts are untrusted.
 """
 
 import json
@@ -28,7 +28,7 @@ MAX_CITATIONS = 1_000
 #: Maximum numbers of lines, and of cited and ranked documents, in a run. They bound its memory to about 400 MiB.
 #: Runs of this length are verified completely.
 MAX_LINES, MAX_DOCUMENTS = 200_000, 2_000_000
-#: Keys of a ranking beside an answer; the last is BrowseComp-Plus's.
+#: Keys that may hold a ranking; the last is BrowseComp-Plus's.
 _RANKINGS = ("ranking", "hits", "retrieved_docids")
 _QUERY_IDS = (*QUERY, "narrativeid", "id")
 _FIGURES = [each.name for each in fields(Response) if each.default is None]
@@ -135,7 +135,7 @@ def read_answer_run(source: Path | str | bytes, limits: FileLimits) -> AnswerRun
 def read_response_files(folder: Path) -> tuple[bytes, list[str]]:
     """Return the JSON files of a folder as JSON Lines in the order of their names, and the names.
 
-    Only the final text of a trajectory in the form of BrowseComp-Plus is kept, without metadata such as local paths.
+    Trajectories in the form of BrowseComp-Plus are reduced to their final text, without metadata such as local paths.
     Raises InvalidContent for a file that is not JSON.
     """
     lines, paths = bytearray(), sorted(folder.glob("*.json"))
@@ -165,7 +165,7 @@ def _add_line(run: AnswerRun, line: bytearray, number: int, limits: FileLimits, 
         return
     figures = {name: record.get(name) for name in _FIGURES}
     citations, ranking = _read_citations(record), _read_ranking(record)
-    if _has_final_text(record):
+    if _is_trajectory(record):
         answer, citations, stated = _read_final_text(record, answer, ranking or {})
         figures |= stated
     if query in run.lines:
@@ -209,14 +209,14 @@ def _read_query(record: Any) -> Any:
     """Return the query id of a record, or None."""
     if not isinstance(record, dict):
         return None
-    for place in (record, _metadata(record)):
-        key = find_key(place, _QUERY_IDS)
-        if key is not None and isinstance(place[key], str | int):
-            return _number_as_text(place[key])
+    for mapping in (record, _metadata(record)):
+        key = find_key(mapping, _QUERY_IDS)
+        if key is not None and isinstance(mapping[key], str | int):
+            return _number_as_text(mapping[key])
     return None
 
 
-def _has_final_text(record: Mapping[str, Any]) -> bool:
+def _is_trajectory(record: Mapping[str, Any]) -> bool:
     """Return whether a record is in the form of BrowseComp-Plus."""
     return "result" in record and "answer" not in record
 
@@ -230,7 +230,7 @@ def _read_answer(record: Any) -> str | None:
     """Return the text of an answer, empty for null or a trajectory without one; None without an answer."""
     if not isinstance(record, dict):
         return None
-    if _has_final_text(record):
+    if _is_trajectory(record):
         if not isinstance(record["result"], list):
             return None
         is_complete = record.get("status", "completed") == "completed"

@@ -226,9 +226,10 @@ class PytrecEval:
 
 @dataclass(frozen=True, slots=True)
 class ResponseReference:
-    """Function from queries, responses by query (as `evaluation.judgements.responses`), and answers to values.
+    """Reference that computes values from query ids, responses by query, and correct answers.
 
-    If it `reads_labels`, its last argument is the list of records of the labels instead.
+    Responses have the form of `evaluation.judgements.responses`. If the reference `reads_labels`, its last argument is
+    the list of records of the labels instead.
     """
 
     compute: Callable[[Sequence[str], Mapping[str, Any], Any], Sequence[float]]

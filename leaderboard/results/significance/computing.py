@@ -173,7 +173,7 @@ def measure_certainty(
     means = values.mean(axis=0)
     scores = -means if lower_is_better else means
     ranked_columns = np.array(
-        [column for column, entry in enumerate(entries) if entry not in board.closed], dtype=np.intp
+        [column for column, entry in enumerate(entries) if entry not in board.never_best], dtype=np.intp
     )
     columns: dict[str, Sequence[Any]] = {
         "low": _round_values(score_bounds[0], _SCORE_FORMAT),

@@ -448,7 +448,7 @@ class ComparedBoard(NamedTuple):
     baseline: int | None
     measures: Sequence[str]
     #: Entries of closed APIs and references, which never count as the best.
-    closed: Sequence[int] = ()
+    never_best: Sequence[int] = ()
 
     @property
     def key(self) -> str:
@@ -458,7 +458,7 @@ class ComparedBoard(NamedTuple):
             sorted(self.entries),
             self.baseline,
             self.measures,
-            sorted(self.closed),
+            sorted(self.never_best),
             # The first spelling of the test's name, so that a new one does not invalidate the stored tests.
             {**TestSettings().as_dict(), "test": "paired randomisation test"},
         ]
