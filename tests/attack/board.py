@@ -39,8 +39,8 @@ class Rules:
     `tries`: and one that grows with what they have tried. `coarse`: a competition tells steps, and other datasets
     measures beside the primary one. `primary_alone`: a competition tells no such measures. `budget`: number of
     results disclosed per day, None: all.
-    `certainty`: the least significant difference is told, and of each told result whether it is better than BM25.
-    `gap`: the dataset is the hidden half of a twin, and of each told result the contamination gap is told, too.
+    `certainty`: the least significant difference is disclosed, and whether each disclosed result is better than BM25.
+    `gap`: the dataset is the hidden half of a twin, and the contamination gap of each result is disclosed, too.
     `tests`: this by a test of its per-query values, which the site does not do.
     `slices`: number of known parts of the queries whose means each result discloses. The site does not disclose such
     means. `measure`: the primary one.
