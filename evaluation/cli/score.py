@@ -25,7 +25,7 @@ from evaluation.runs.score import ScoredRun, ScoringTarget, check_run, score_run
 from evaluation.statistics.comparison import compare_paired
 from evaluation.statistics.randomisation import holm
 
-_RUN = "run: TREC, a table, JSON, or an answer run"
+_RUN_HELP = "run: TREC, a table, JSON, or an answer run"
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -38,20 +38,20 @@ def add_parser(subparsers: Subparsers) -> None:
         help="score a run",
         description="Score a run as the site does. Means are over all judged queries.",
     )
-    score.add_argument("--run", required=True, type=Path, dest="run_file", help=_RUN)
+    score.add_argument("--run", required=True, type=Path, dest="run_file", help=_RUN_HELP)
     _add_measures_option(score)
     _add_scoring_options(score)
     score.set_defaults(run=run_score)
     score_answers = subparsers.add_parser(
         "score-answers",
         help="score an answer run",
-        description="Score an answer run as the site does, by all measures of answers that it allows, and list the "
-        "others with the reason. Means are over all judged queries.",
+        description="Score an answer run as the site does, by every measure that the run supports, and list the "
+        "reasons for the other measures. Means are over all judged queries.",
     )
     score_answers.add_argument("--run", required=True, type=Path, dest="run_file",
                                help="answer run, or folder with a JSON file per query (BrowseComp-Plus)")  # fmt: skip
-    score_answers.add_argument("--measures", type=_parse_measures, default=(), help="more measures, comma-separated")
-    score_answers.add_argument("--output", type=Path, help="JSON Lines file to write, for submission")
+    score_answers.add_argument("--measures", type=_parse_measures, default=(), help="further measures, comma-separated")
+    score_answers.add_argument("--output", type=Path, help="write the run as a JSON Lines file for submission")
     _add_scoring_options(score_answers)
     score_answers.set_defaults(run=run_score_answers)
     check = subparsers.add_parser(
@@ -59,7 +59,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="check a run file",
         description="Report all problems of a run, as the site does.",
     )
-    check.add_argument("--run", required=True, type=Path, dest="run_file", help=_RUN)
+    check.add_argument("--run", required=True, type=Path, dest="run_file", help=_RUN_HELP)
     check.add_argument("--queries", type=Path, help="the dataset's queries.jsonl")
     documents = check.add_mutually_exclusive_group()
     documents.add_argument("--corpus", type=Path, help="the dataset's corpus.jsonl")
@@ -127,8 +127,7 @@ def _parse_measures(text: str) -> tuple[registry.Measure, ...]:
 
 def run_score_answers(arguments: argparse.Namespace) -> int:
     """Print the scores of an answer run, which may be a folder of responses. Return the exit status of `run_score`."""
-    run: Path | bytes = arguments.run_file
-    names = list[str]()
+    run, names = arguments.run_file, list[str]()
     try:
         if arguments.run_file.is_dir():
             run, names = read_response_files(arguments.run_file)
@@ -138,7 +137,7 @@ def run_score_answers(arguments: argparse.Namespace) -> int:
     except InvalidContent as error:
         lines = sorted({line for problem in error.report.errors for line in problem.lines})
         for line in lines if names else ():
-            print(f"line {line} is {names[line - 1]}", file=sys.stderr)
+            print(f"line {line} of the run is {names[line - 1]}", file=sys.stderr)
         return _refuse(arguments.run_file, error.report, arguments.json)
     measures = [*map(registry.parse_measure, registry.RESPONSE_MEASURES), *arguments.measures]
     arguments.measures = tuple(dict.fromkeys(measures))
@@ -185,7 +184,7 @@ def run_score(arguments: argparse.Namespace, run: Path | bytes | None = None) ->
             "means": scored_run.means,
             "queries": len(scored_run.query_ids),
             "missing_queries": scored_run.missing_queries,
-            "left_out": dict(scored_run.left_out),
+            "omitted_measures": dict(scored_run.omitted_measures),
             **scored_run.report.as_dict(),
         }
         if arguments.per_query:
@@ -194,8 +193,8 @@ def run_score(arguments: argparse.Namespace, run: Path | bytes | None = None) ->
         _print_json(result)
         return 0
     _print_problems(scored_run.report, sys.stderr)
-    for name, reason in scored_run.left_out.items():
-        print(f"{name} is left out: {reason}", file=sys.stderr)
+    for name, reason in scored_run.omitted_measures.items():
+        print(f"{name} is omitted: {reason}", file=sys.stderr)
     _print_scores(scored_run, arguments.per_query)
     return 0
 

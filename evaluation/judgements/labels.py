@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from evaluation.archives.compression import open_lines
 from evaluation.collections.beir import as_text
 from evaluation.core.problems import InvalidContent, LineProblems
+from evaluation.judgements.forms import is_number
 from evaluation.judgements.import_file import LIMITS, LONGEST_LINE, limit_lines
 from evaluation.judgements.merge import MergePolicy
 from evaluation.statistics.comparison import cohen_kappa
@@ -102,7 +103,7 @@ def read_labels(path: Path | bytes, queries: Collection[str] | None = None, know
         if query:
             if queries is not None and query not in queries:
                 problems.note("unknown_query", number)
-            if not _is_degree(record.get("correct", 0)):
+            if not is_number(record.get("correct", 0), 0, 1):
                 problems.note("correct", number)
             if key in numbers:
                 problems.note("duplicate", number)
@@ -136,10 +137,6 @@ def _is_judge(name: str, stated: Mapping[str, Any]) -> bool:
     is_typed = all(type(value) is _RECORD[field] for field, value in stated.items())
     is_short = all(len(text) <= 200 and text.isprintable() for text in map(str, stated.values()))
     return bool(is_name and is_typed and is_short and stated.get("kind") in ("person", "model"))
-
-
-def _is_degree(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
 def _nugget_ids(nuggets: Any) -> set[str]:

@@ -142,7 +142,7 @@ JudgeGrades = Sequence[tuple[Judge, Grades]]
 
 
 def agreement_sentence(agreement: Mapping[str, Any]) -> str:
-    """Describe an entry of `agreements`, or of `labels.label_agreements`, in a sentence."""
+    """Describe an entry of `agreements`, or of the `agreement` of `labels.summarize_judges`, in a sentence."""
     first, second = agreement["judges"]
     kappas = [
         "not defined" if kappa is None else f"{kappa:.2f}".replace("-", "−")

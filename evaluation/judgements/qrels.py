@@ -73,9 +73,9 @@ class Qrels:
         document_offsets: Judgment i is of the document `documents[document_offsets[i]:document_offsets[i + 1]]`.
         grades: Grade of each judgment, ≥ 0.
         negative_count: Number of negative grades, which mean unjudged and are omitted.
-        pool: These judgments and the pairs with negative grades; None if there are none of these. Its grades are the
-            number of the judgment, or for a negative grade, the number of all judgments, plus 1 if the document is
-            judged for another query.
+        pool: The judgments and the pairs with negative grades; None without such pairs. In place of grades it stores
+            judgment numbers. With n judgments, a pair with a negative grade has n, or n + 1 if its document is judged
+            for another query.
     """
 
     query_ids: tuple[str, ...]
@@ -188,14 +188,14 @@ class Qrels:
     def table(self, seed: int) -> JudgedTable:
         """Return the lookup keys of the scoring kernel, built once per hash seed.
 
-        The kernel returns the number of a judgment as its grade. Pairs with negative grades have the grades of `pool`.
+        The kernel returns judgment numbers in place of grades; see `pool` for pairs with negative grades.
         """
         if seed not in self._tables:
             pairs = self.pool or self
             text = pad_text(pairs.documents.tobytes())
             keys = compute_keys(text, pairs.document_offsets, seed)
-            places = pairs.grades if self.pool else np.arange(len(self.grades), dtype=np.int32)
-            self._tables[seed] = JudgedTable(pairs.offsets, keys, pairs.document_offsets, text, places)
+            judgement_numbers = pairs.grades if self.pool else np.arange(len(self.grades), dtype=np.int32)
+            self._tables[seed] = JudgedTable(pairs.offsets, keys, pairs.document_offsets, text, judgement_numbers)
         return self._tables[seed]
 
 

@@ -35,18 +35,18 @@ class Subtopics:
     Attributes:
         qrels: Judgments with a query for each subtopic of each query.
         query: Row of each subtopic's query in the other qrels.
-        offsets: Judgment i of the other qrels has the places from `offsets[i]` to `offsets[i + 1]`.
-        places: Numbers of judgments in `qrels`.
+        offsets: The subtopic judgments of judgment i are `judgement_numbers[offsets[i]:offsets[i + 1]]`.
+        judgement_numbers: Numbers of judgments in `qrels`.
     """
 
     qrels: Qrels
     query: NDArray[np.int64]
     offsets: NDArray[np.int64]
-    places: NDArray[np.int64]
+    judgement_numbers: NDArray[np.int64]
 
     @classmethod
     def align(cls, grades: SubtopicGrades, qrels: Qrels) -> Self:
-        """Return the grades of the pairs in `qrels`, without others."""
+        """Align grades by subtopic with `qrels`, and omit pairs that are not in it."""
         numbers = {(query, document): number for number, (query, document, _) in enumerate(qrels.judgements())}
         by_subtopic: dict[str, dict[str, int]] = {}
         for query, graded in grades.items():
@@ -56,9 +56,9 @@ class Subtopics:
         subtopic_qrels = Qrels.from_dict(by_subtopic)
         judgement = [numbers[name.split(" ")[0], document] for name, document, _ in subtopic_qrels.judgements()]
         rows = [qrels.find_row(name.split(" ")[0]) for name in subtopic_qrels.query_ids]
-        places = np.argsort(np.array(judgement, np.int64), kind="stable")
+        judgement_numbers = np.argsort(np.array(judgement, np.int64), kind="stable")
         offsets = np.searchsorted(np.sort(judgement), np.arange(qrels.number_of_judgements + 1))
-        return cls(subtopic_qrels, np.array(rows, np.int64), offsets, places)
+        return cls(subtopic_qrels, np.array(rows, np.int64), offsets, judgement_numbers)
 
 
 def read_subtopics(path: Path) -> SubtopicGrades:

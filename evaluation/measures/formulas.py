@@ -43,8 +43,8 @@ class JudgedRankings:
         relevance_level: Lowest relevant grade for binary measures that do not specify one.
         answers: Positions of answers in the texts, if known.
         response_scores: Scores of the responses of an answer run, by measure; None for other runs.
-        cited: The citations of an answer run.
-        judgement: Number of the judgment of each retrieved judged document.
+        citations: Rankings of the cited documents; None for other runs.
+        judgement_number: Number of the judgment of each retrieved judged document.
         pooled: Row in the qrels and rank of each retrieved document with a negative grade, which means pooled but not
             judged. Shape (2, documents), sorted.
         subtopics: Judgments by subtopic, if known.
@@ -60,8 +60,8 @@ class JudgedRankings:
     relevance_level: int = 1
     answers: FoundAnswers | None = None
     response_scores: Mapping[str, Values] | None = None
-    cited: "JudgedRankings | None" = None
-    judgement: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    citations: "JudgedRankings | None" = None
+    judgement_number: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     pooled: NDArray[np.int64] = field(default_factory=lambda: np.zeros((2, 0), np.int64))
     subtopics: Subtopics | None = None
 
@@ -204,14 +204,14 @@ class ResponseScore:
 
 
 @dataclass(frozen=True)
-class OfCitations:
+class CitationMeasure:
     """A measure of rankings, applied to the citations of an answer run."""
 
     formula: Callable[[JudgedRankings, int | None, int], Values]
 
     def __call__(self, ranking: JudgedRankings, k: int | None, level: int) -> Values:
-        assert ranking.cited is not None
-        return self.formula(ranking.cited, k, level)
+        assert ranking.citations is not None
+        return self.formula(ranking.citations, k, level)
 
 
 def _get_answers(ranking: JudgedRankings) -> FoundAnswers:
@@ -296,8 +296,8 @@ def bpref(ranking: JudgedRankings, k: int | None, level: int) -> Values:
 def inferred_average_precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Return infAP as in trec_eval, which estimates precision from the judged sample of the pool.
 
-    Yilmaz & Aslam, CIKM 2006: above a relevant document at rank r, the share of relevant documents among the pooled
-    ones is estimated by that among the judged ones. Documents outside of the pool are not relevant.
+    Above a relevant document, the share of relevant documents in the pool is estimated by their share among judged
+    documents (Yilmaz & Aslam, CIKM 2006). Documents outside the pool count as not relevant.
     """
     relevant = ranking.relevant(level)
     relevant_above = ranking.running_counts(relevant) - 1.0

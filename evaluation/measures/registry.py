@@ -56,6 +56,8 @@ class Family:
     unit: str = ""
     #: Whether the measure requires answers in the documents' texts.
     reads_texts: bool = False
+    #: Whether the measure compares the answers of an answer run with correct answers.
+    reads_answers: bool = False
     #: Whether the measure requires an answer run. Other runs have no value.
     reads_responses: bool = False
     #: Whether the measure requires judgments by subtopic.
@@ -187,7 +189,7 @@ def upper_bound(measure: str) -> Family:
     )  # fmt: skip
 
 
-def _stated(name: str, description: str) -> Family:
+def _stated_figure_family(name: str, description: str) -> Family:
     """Return the family of a figure that answer runs state for each query."""
     return Family(
         name, formulas.ResponseScore(name), references.stated_figure(STATED_FIGURES[name]),
@@ -199,7 +201,7 @@ def _stated(name: str, description: str) -> Family:
 
 _NUGGETS, _PRADEEP = "(supported + 0.5 · partially supported) / nuggets", "Pradeep et al., AutoNuggetizer, 2024"
 #: Description, definition, and source of the measures of judges.
-_LABELED = {
+_LABEL_DESCRIPTIONS = {
     "Correct": (
         "Share of answers that the judge labels as correct.",
         "Mean degree of correctness",
@@ -210,9 +212,9 @@ _LABELED = {
 }
 
 
-def labeled_by(measure: str, judge: str) -> Family:
+def label_family(measure: str, judge: str) -> Family:
     """Return the family of a measure of labels by a judge, who is part of its name: `Correct(judge='Ana')`."""
-    description, definition, source = _LABELED[measure]
+    description, definition, source = _LABEL_DESCRIPTIONS[measure]
     return Family(
         measure, formulas.ResponseScore(label_measure(measure, judge)),
         ResponseReference(references.LabeledAnswers(measure, judge), reads_labels=True),
@@ -229,43 +231,44 @@ _RESPONSE_FAMILIES = (
         "EM", formulas.ResponseScore("EM"), ResponseReference(references.exact_match),
         "Whether the answer equals a correct answer, ignoring case, ASCII punctuation, and English articles.",
         "1 if the normalized texts are equal, else 0", _SQUAD, "none", binary=False, aliases=("exact_match",),
-        reads_responses=True,
+        reads_answers=True, reads_responses=True,
     ),
     Family(
         "AnswerF1", formulas.ResponseScore("AnswerF1"), ResponseReference(references.answer_f1),
         "Overlap of the words of the answer and the most similar correct answer, normalized as for EM.",
         "2 · P · R / (P + R) over words; the maximum over correct answers", _SQUAD, "none", binary=False,
-        reads_responses=True,
+        reads_answers=True, reads_responses=True,
     ),
     Family(
         "AnswerIn", formulas.ResponseScore("AnswerIn"), ResponseReference(references.answer_in),
         "Whether the answer contains a correct answer, compared by tokens as in Answer@k.",
         "1 if the tokens of a correct answer are consecutive in the answer, else 0", f"{_DPR}, section 5", "none",
-        binary=False, reads_responses=True,
+        binary=False, reads_answers=True, reads_responses=True,
     ),
     Family(
         "ECE", formulas.ResponseScore("ECE"), ResponseReference(references.calibration_error),
         "Expected calibration error: difference between stated confidence and share of correct answers (AnswerIn) in "
         "ten bins of confidence. A query without response counts as wrong with confidence 0.",
         "Σ_b (n_b / n) |share correct in bin b − mean confidence in b|; a query’s value is the difference of its bin",
-        "Guo et al., ICML 2017, equation 3", "none", binary=False, reads_responses=True, higher_is_better=False,
+        "Guo et al., ICML 2017, equation 3", "none", binary=False, reads_answers=True, reads_responses=True,
+        higher_is_better=False,
     ),
     Family(
-        "CiteP", formulas.OfCitations(formulas.set_precision), PytrecEval("set_P"),
+        "CiteP", formulas.CitationMeasure(formulas.set_precision), PytrecEval("set_P"),
         "Share of the cited documents that are relevant. Write CiteP(rel=2) for a higher level, such as gold documents "
         "among evidence.",
         "Relevant cited documents / cited documents", "Gao et al., EMNLP 2023 (ALCE); by qrels as in BrowseComp-Plus",
         "none", reads_responses=True,
     ),
     Family(
-        "CiteR", formulas.OfCitations(formulas.recall), PytrecEval("set_recall"),
+        "CiteR", formulas.CitationMeasure(formulas.recall), PytrecEval("set_recall"),
         "Share of the relevant documents that are cited.", "Relevant cited documents / R",
         "Gao et al., EMNLP 2023 (ALCE); by qrels as in BrowseComp-Plus", "none", reads_responses=True,
     ),
-    _stated("SearchCalls", "Searches per query"),
-    _stated("Tokens", "Tokens that the model read and wrote per query"),
-    _stated("Seconds", "Seconds from the query to the answer"),
-    _stated("Cost", "Price of a query in US dollars"),
+    _stated_figure_family("SearchCalls", "Searches per query"),
+    _stated_figure_family("Tokens", "Tokens that the model read and wrote per query"),
+    _stated_figure_family("Seconds", "Seconds from the query to the answer"),
+    _stated_figure_family("Cost", "Price of a query in US dollars"),
 )  # fmt: skip
 
 _ALL_FAMILIES = (
@@ -418,7 +421,7 @@ _ALL_FAMILIES = (
         higher_is_better=False,
     ),
     *_RESPONSE_FAMILIES,
-    *(labeled_by(measure, "name") for measure in LABEL_MEASURES),
+    *(label_family(measure, "name") for measure in LABEL_MEASURES),
     *map(upper_bound, BOUNDS),
 )  # fmt: skip
 
@@ -588,7 +591,7 @@ def _parse_judge(text: str) -> Measure | None:
     """Return the measure with this name of labels by a judge, or None."""
     match = _JUDGE.fullmatch(text)
     names = {name.lower(): name for name in LABEL_MEASURES}
-    return Measure(labeled_by(names[match[1].lower()], match[3])) if match and len(match[3]) <= MAX_NAME else None
+    return Measure(label_family(names[match[1].lower()], match[3])) if match and len(match[3]) <= MAX_NAME else None
 
 
 def _parse_alias(text: str) -> Measure | None:

@@ -25,16 +25,16 @@ DISCOUNTS: dict[str, Callable[[NDArray[np.int64]], Values]] = {
 }
 
 
-def _separate(ranking: JudgedRankings) -> tuple[Subtopics, JudgedRankings]:
+def _split_by_subtopic(ranking: JudgedRankings) -> tuple[Subtopics, JudgedRankings]:
     """Return the judgments by subtopic, and the judged documents of each query, with a row for each subtopic."""
     subtopics = ranking.subtopics
     if subtopics is None:
         raise ValueError("the measure requires judgments by subtopic, but there are none")
-    first, counts = subtopics.offsets[ranking.judgement], np.diff(subtopics.offsets)[ranking.judgement]
+    first, counts = (edges[ranking.judgement_number] for edges in (subtopics.offsets, np.diff(subtopics.offsets)))
     source = np.repeat(np.arange(len(counts)), counts)
-    place = subtopics.places[np.arange(len(source)) + np.repeat(first - (np.cumsum(counts) - counts), counts)]
-    order = np.argsort(subtopics.qrels.rows[place], kind="stable")
-    rows, grade = subtopics.qrels.rows[place[order]], subtopics.qrels.grades[place[order]].astype(np.int64)
+    number = subtopics.judgement_numbers[np.arange(len(source)) + np.repeat(first + counts - np.cumsum(counts), counts)]
+    order = np.argsort(subtopics.qrels.rows[number], kind="stable")
+    rows, grade = subtopics.qrels.rows[number[order]], subtopics.qrels.grades[number[order]].astype(np.int64)
     separate = {"qrels": subtopics.qrels, "query": rows, "rank": ranking.rank[source[order]], "grade": grade}
     return subtopics, replace(ranking, **separate)
 
@@ -46,7 +46,7 @@ class IntentAware:
     formula: Callable[[JudgedRankings, int | None, int], Values]
 
     def __call__(self, ranking: JudgedRankings, k: int | None, level: int) -> Values:
-        subtopics, separate = _separate(ranking)
+        subtopics, separate = _split_by_subtopic(ranking)
         total = ranking.query_sums(self.formula(separate, k, level), subtopics.query)
         return divide(total, ranking.query_sums(separate.relevant_totals(level) > 0, subtopics.query))
 
@@ -64,7 +64,7 @@ class NoveltyGain:
 
     def __call__(self, ranking: JudgedRankings, k: int | None, level: int) -> Values:
         """Return the quotient for each query, or 0 if no document is relevant to a subtopic."""
-        (subtopics, separate), discount, depth = _separate(ranking), DISCOUNTS[self.discount], k or _DEPTH
+        (subtopics, separate), discount, depth = _split_by_subtopic(ranking), DISCOUNTS[self.discount], k or _DEPTH
         relevant = separate.relevant(level) & (separate.rank <= depth)
         gains: Values = relevant * np.exp2(1.0 - separate.running_counts(relevant)) * discount(separate.rank)
         gain = ranking.query_sums(separate.query_sums(gains), subtopics.query)
@@ -83,8 +83,8 @@ def _rank_ideally(subtopics: Subtopics, level: int, depth: int) -> NDArray[np.fl
     The next document is always one with the highest gain; of several, the one with the highest id, as in ndeval. An
     optimal ranking is NP-complete (Clarke et al., SIGIR 2008).
     """
-    is_relevant = subtopics.qrels.grades[subtopics.places] >= level
-    subtopic = subtopics.qrels.rows[subtopics.places[is_relevant]]
+    is_relevant = subtopics.qrels.grades[subtopics.judgement_numbers] >= level
+    subtopic = subtopics.qrels.rows[subtopics.judgement_numbers[is_relevant]]
     judgement = np.repeat(np.arange(len(subtopics.offsets) - 1), np.diff(subtopics.offsets))[is_relevant]
     _, first, document = np.unique(judgement, return_index=True, return_inverse=True)
     row, weights, remaining = subtopics.query[subtopic[first]], np.ones(len(subtopics.query)), np.ones(len(first))

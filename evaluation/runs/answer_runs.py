@@ -2,8 +2,8 @@
 
 Three forms are accepted. Runboard's own is documented in the user guide. TREC RAG's has sentences with citations that
 are positions in `references`, and `topic_id` or `metadata.narrative_id`. BrowseComp-Plus's has `result`,
-`retrieved_docids`, and `tool_call_counts`; its final text states `Exact Answer:` and `Confidence:` on own lines and
-cites documents in brackets. All patterns take linear time, because texts are untrusted.
+`retrieved_docids`, and `tool_call_counts`; its final text states `Exact Answer:` and `Confidence:` on lines of their
+own and cites documents in brackets. All regular expressions run in linear time, because texts are untrusted.
 """
 
 import json
@@ -17,6 +17,7 @@ from typing import Any
 
 from evaluation.archives.compression import SIZE, FileLimits, describe_bytes, open_lines
 from evaluation.core.problems import InvalidContent, LineProblems, ProblemCode
+from evaluation.judgements.forms import is_number
 from evaluation.judgements.responses import Response
 from evaluation.runs.header import BYTE_ORDER_MARK
 from evaluation.runs.json_runs import MAX_ENTRIES, MAX_OBJECTS, QUERY, find_key, parse_hit, parse_json
@@ -27,7 +28,7 @@ MAX_CITATIONS = 1_000
 #: Maximum numbers of lines, and of cited and ranked documents, in a run. They bound its memory to about 400 MiB.
 #: Runs of this length are verified completely.
 MAX_LINES, MAX_DOCUMENTS = 200_000, 2_000_000
-#: Keys of a ranking beside an answer; the last is BrowseComp-Plus's.
+#: Keys that may hold a ranking; the last is BrowseComp-Plus's.
 _RANKINGS = ("ranking", "hits", "retrieved_docids")
 _QUERY_IDS = (*QUERY, "narrativeid", "id")
 _FIGURES = [each.name for each in fields(Response) if each.default is None]
@@ -66,10 +67,10 @@ RESPONSE_RANKING = _FileProblem(
 )  # fmt: skip
 FIGURE = _FileProblem(
     "figure", "A stated figure that is not a number in range.",
-    "Write `confidence` as a number from 0 to 1, and other figures as numbers from 0.", '"confidence": 85',
+    "Write `confidence` as a number from 0 to 1, and other figures as numbers from 0 to 10¹².", '"confidence": 85',
     message="{lines} with a figure out of range",
     hint="Write `confidence` as a number from 0 to 1, and `search_calls`, `tokens`, `seconds`, and `cost` as numbers "
-    "from 0.",
+    "from 0 to 10¹².",
 )  # fmt: skip
 _TEXTS = {
     str(code): (code.message, code.hint)
@@ -90,10 +91,6 @@ class AnswerRun:
     tag: str = "answers"
     documents: int = 0
 
-    @property
-    def has_rankings(self) -> bool:
-        return bool(self.rankings)
-
     def trec_lines(self, *, cited: bool = False) -> tuple[bytes, list[int]]:
         """Return TREC lines of the rankings, or of the citations if `cited`, and the line of the run for each of them.
 
@@ -102,7 +99,7 @@ class AnswerRun:
         text, numbers = bytearray(), list[int]()
         for query, response in self.responses.items():
             ranking = self.rankings.get(query, {})
-            if cited or not self.has_rankings:
+            if cited or not self.rankings:
                 ranking = {document: float(-place) for place, document in enumerate(response.citations)}
             for place, (document, score) in enumerate(ranking.items(), 1):
                 text += f"{query} Q0 {document} {place} {score!r} {self.tag}\n".encode()
@@ -138,7 +135,7 @@ def read_answer_run(source: Path | str | bytes, limits: FileLimits) -> AnswerRun
 def read_response_files(folder: Path) -> tuple[bytes, list[str]]:
     """Return the JSON files of a folder as JSON Lines in the order of their names, and the names.
 
-    Only the final text of a trajectory in the form of BrowseComp-Plus is kept, without metadata such as local paths.
+    Trajectories in the form of BrowseComp-Plus are reduced to their final text, without metadata such as local paths.
     Raises InvalidContent for a file that is not JSON.
     """
     lines, paths = bytearray(), sorted(folder.glob("*.json"))
@@ -168,7 +165,7 @@ def _add_line(run: AnswerRun, line: bytearray, number: int, limits: FileLimits, 
         return
     figures = {name: record.get(name) for name in _FIGURES}
     citations, ranking = _read_citations(record), _read_ranking(record)
-    if _has_final_text(record):
+    if _is_trajectory(record):
         answer, citations, stated = _read_final_text(record, answer, ranking or {})
         figures |= stated
     if query in run.lines:
@@ -179,7 +176,8 @@ def _add_line(run: AnswerRun, line: bytearray, number: int, limits: FileLimits, 
         problems.note(CITATIONS, number)
     if ranking is None or not all(_is_id(each, limits) for each in ranking):
         problems.note(RESPONSE_RANKING, number)
-    if not all(_is_figure(value, 1.0 if name == "confidence" else 1e12) for name, value in figures.items()):
+    highest = {"confidence": 1.0}
+    if not all(value is None or is_number(value, 0, highest.get(name, 1e12)) for name, value in figures.items()):
         problems.note(FIGURE, number)
     if not problems:
         run.responses[query] = response = Response(answer, tuple(dict.fromkeys(citations or ())), **figures)
@@ -197,13 +195,7 @@ def _is_id(name: Any, limits: FileLimits) -> bool:
     return is_name and len(name.encode("utf-8", "surrogatepass")) <= limits.max_id_bytes
 
 
-def _is_figure(value: Any, highest: float) -> bool:
-    """Return whether a value is missing, or a number from 0 to the highest one."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value is None or (is_number and 0 <= value <= highest)
-
-
-def _as_id(value: Any) -> Any:
+def _number_as_text(value: Any) -> Any:
     """Return a whole number as text, and other values unchanged."""
     return str(value) if type(value) is int else value
 
@@ -217,14 +209,14 @@ def _read_query(record: Any) -> Any:
     """Return the query id of a record, or None."""
     if not isinstance(record, dict):
         return None
-    for place in (record, _metadata(record)):
-        key = find_key(place, _QUERY_IDS)
-        if key is not None and isinstance(place[key], str | int):
-            return _as_id(place[key])
+    for mapping in (record, _metadata(record)):
+        key = find_key(mapping, _QUERY_IDS)
+        if key is not None and isinstance(mapping[key], str | int):
+            return _number_as_text(mapping[key])
     return None
 
 
-def _has_final_text(record: Mapping[str, Any]) -> bool:
+def _is_trajectory(record: Mapping[str, Any]) -> bool:
     """Return whether a record is in the form of BrowseComp-Plus."""
     return "result" in record and "answer" not in record
 
@@ -238,7 +230,7 @@ def _read_answer(record: Any) -> str | None:
     """Return the text of an answer, empty for null or a trajectory without one; None without an answer."""
     if not isinstance(record, dict):
         return None
-    if _has_final_text(record):
+    if _is_trajectory(record):
         if not isinstance(record["result"], list):
             return None
         is_complete = record.get("status", "completed") == "completed"
@@ -265,7 +257,7 @@ def _read_citations(record: Mapping[str, Any]) -> list[Any] | None:
             if not 0 <= citation < len(references):
                 return None
             citation = references[citation]
-        citations.append(_as_id(citation))
+        citations.append(_number_as_text(citation))
     return citations
 
 
@@ -278,9 +270,9 @@ def _read_ranking(record: Mapping[str, Any]) -> dict[str, float] | None:
     ranking: dict[str, float] = {}
     for place, hit in enumerate(hits):
         document, score, _ = (hit, None, None) if isinstance(hit, int) else parse_hit(hit)
-        document, score = _as_id(document), float(-place) if score is None else score
-        is_number = isinstance(score, int | float) and not isinstance(score, bool) and abs(score) < 3e38
-        if not isinstance(document, str) or not is_number or (document in ranking and key != "retrieved_docids"):
+        document, score = _number_as_text(document), float(-place) if score is None else score
+        is_repeated = document in ranking and key != "retrieved_docids"
+        if not isinstance(document, str) or not is_number(score, -3e38, 3e38) or is_repeated:
             return None
         ranking.setdefault(document, float(score))
     return dict(sorted(ranking.items(), key=lambda item: -item[1]))

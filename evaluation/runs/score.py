@@ -177,29 +177,30 @@ class ScoringTarget:
         """
         rows = self.judged_rows
         row = rows[contents.query].astype(np.int64)
-        rank, place = contents.rank.astype(np.int64), contents.grade.astype(np.int64)  # `Qrels.table` explains places.
+        # The kernel returns judgment numbers instead of grades (`Qrels.table`).
+        rank, number = contents.rank.astype(np.int64), contents.grade.astype(np.int64)
         order = np.argsort(row, kind="stable")
-        row, rank, place = row[order], rank[order], place[order]
-        is_judged = (place >= 0) & (place < qrels.number_of_judgements)
+        row, rank, number = row[order], rank[order], number[order]
+        is_judged = (number >= 0) & (number < qrels.number_of_judgements)
         retrieved = np.zeros(len(qrels.query_ids), np.int64)
         retrieved[rows[rows >= 0]] = contents.retrieved[rows >= 0]
         if self.candidates_only:
-            row, rank, place = row[is_judged], rank[is_judged], place[is_judged]
+            row, rank, number = row[is_judged], rank[is_judged], number[is_judged]
             is_judged = is_judged[is_judged]
             retrieved = np.bincount(row, minlength=len(retrieved))
             rank = np.arange(1, len(row) + 1) - (np.cumsum(retrieved) - retrieved)[row]
-        is_elsewhere = (place < 0) | (place > qrels.number_of_judgements)
+        is_elsewhere = (number < 0) | (number > qrels.number_of_judgements)
         return JudgedRankings(
             qrels,
             row[is_judged],
             rank[is_judged],
-            qrels.grades[place[is_judged]].astype(np.int64),
+            qrels.grades[number[is_judged]].astype(np.int64),
             row[is_elsewhere],
             rank[is_elsewhere],
             retrieved,
             self.relevance_level,
-            judgement=place[is_judged],
-            pooled=np.stack([row, rank])[:, place >= qrels.number_of_judgements],
+            judgement_number=number[is_judged],
+            pooled=np.stack([row, rank])[:, number >= qrels.number_of_judgements],
             subtopics=self._aligned_subtopics,
         )
 
@@ -210,8 +211,8 @@ class ScoringTarget:
         """
         assert contents.responses is not None
         scores = score_responses(rankings.qrels.query_ids, contents.responses, self.answers, self.labels)
-        cited = self.rankings(contents.cited or contents, rankings.qrels)
-        return replace(rankings, response_scores=scores, cited=cited)
+        citations = self.rankings(contents.citations or contents, rankings.qrels)
+        return replace(rankings, response_scores=scores, citations=citations)
 
     def report(self, contents: RunContents, limits: FileLimits) -> Report:
         """Return the report on a run that was read: its problems and statistics."""
@@ -259,7 +260,7 @@ class ScoredRun:
             0 on every measure.
         first_documents: First documents of the dataset's queries if requested, as `evaluation.runs.top_documents` reads
             them.
-        left_out: Reasons why the run does not allow the other requested measures, by name.
+        omitted_measures: Reasons why the run does not allow the other requested measures, by name.
     """
 
     report: Report
@@ -269,7 +270,7 @@ class ScoredRun:
     means: dict[str, float]
     missing_queries: int
     first_documents: bytes = b""
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    omitted_measures: Mapping[str, str] = field(default_factory=dict)
 
     def as_claimed_scores(self) -> ClaimedScores:
         """Return the scores in the form that verification compares."""
@@ -283,7 +284,7 @@ class ScoredRun:
         )
 
 
-def _left_out_reason(measure: Measure, rankings: JudgedRankings, has_answers: bool) -> str:
+def _omission_reason(measure: Measure, rankings: JudgedRankings, has_answers: bool) -> str:
     """Return why a run does not allow a measure, or an empty string: only answer runs have responses and figures."""
     scores, formula = rankings.response_scores, measure.family.formula
     if not measure.family.reads_responses:
@@ -360,7 +361,7 @@ def score_run(
     rankings, first = target.rankings(contents, target.qrels), contents.first_documents
     if contents.responses is not None:
         rankings = target.with_responses(rankings, contents)
-    reasons = {each.name: _left_out_reason(each, rankings, target.answers is not None) for each in parsed_measures}
+    reasons = {each.name: _omission_reason(each, rankings, target.answers is not None) for each in parsed_measures}
     parsed_measures = tuple(measure for measure in parsed_measures if not reasons[measure.name])
     if answer_depth:
         answers = target.find_answers(first, target.qrels, answer_depth)
@@ -374,5 +375,5 @@ def score_run(
         missing_queries = int(np.count_nonzero(rankings.retrieved == 0))
     else:
         missing_queries = sum(query not in contents.responses for query in target.qrels.query_ids)
-    left_out = {name: reason for name, reason in reasons.items() if reason}
-    return ScoredRun(report, parsed_measures, target.qrels.query_ids, values, means, missing_queries, first, left_out)
+    omitted = {name: reason for name, reason in reasons.items() if reason}
+    return ScoredRun(report, parsed_measures, target.qrels.query_ids, values, means, missing_queries, first, omitted)

@@ -26,10 +26,12 @@ STEP = 0.01
 #: Rounding step of the public part of a competition's board, about the standard error of a difference. The decisive
 #: private part has three decimals. The mechanism of the paper also rounds to its step.
 PUBLIC_STEP = 0.02
-#: Rounding step of other measures on a board ranked by a measure of answers, whose values by query are 0 or 1.
+#: Rounding step of secondary measures on boards that are ranked by a measure of answer runs. Per-query values of 0 or
+#: 1, as of exact match, reveal more than graded ones.
 RESPONSE_STEP = 0.1
-#: Steps of a young team after its first result, because several young teams may collude: in units of the measure and in
-#: standard errors. The latter limit measures whose values by query differ more, such as exact match.
+#: Minimum gains of a young team after its first result, in units of the measure and in standard errors, because several
+#: young teams may collude. The second one matters for measures with large differences between queries, such as exact
+#: match.
 YOUNG_STEP, YOUNG_ERRORS = 0.05, 4.0
 #: Tolerance for rounding errors of a gain that equals the step; published values have three decimals.
 _NOISE = 1e-9

@@ -252,7 +252,7 @@ def verify(
     sha256: str,
     after_block: Callable[[], object] = lambda: None,
     texts: AnswerTexts | None = None,
-    stated: StatedResponses | None = None,
+    stated_responses: StatedResponses | None = None,
 ) -> None:
     """Compute scores from the text of a run and compare them.
 
@@ -266,7 +266,7 @@ def verify(
         sha256: Checksum of the run, which selects the queries to verify if the run is long.
         after_block: Called periodically; may raise to stop.
         texts: Texts for measures of answers.
-        stated: Responses, for measures of answer runs.
+        stated_responses: Responses, for measures of answer runs.
     """
     if list(judgements.graded) != list(claimed.query_ids):
         raise ScoresDiffer(f"{len(claimed.query_ids)} queries were scored, {len(judgements.graded)} are judged")
@@ -294,11 +294,11 @@ def verify(
     try:
         rankings = recompute(text, [n for n, measure in enumerate(measures) if not measure.reads_responses])
         missing_queries = sum(not ranked for ranked in rankings.values())
-        if stated is not None:
-            _recompute_responses(measures, queries, stated, texts, expected)
+        if stated_responses is not None:
+            _recompute_responses(measures, queries, stated_responses, texts, expected)
             of_citations = [n for n, measure in enumerate(measures) if measure.reads_responses and measure.trec_eval]
-            recompute(stated.citations, of_citations)
-            missing_queries = sum(query not in stated.responses for query in queries)
+            recompute(stated_responses.citations, of_citations)
+            missing_queries = sum(query not in stated_responses.responses for query in queries)
     except ValueError as error:
         raise ScoresDiffer("the stored run was scored but cannot be read") from error
     claimed.compare(queries, expected)
@@ -309,7 +309,7 @@ def verify(
 def _recompute_responses(
     measures: Sequence[VerifiedMeasure],
     queries: Sequence[str],
-    stated: StatedResponses,
+    stated_responses: StatedResponses,
     texts: AnswerTexts | None,
     expected: NDArray[np.float64],
 ) -> None:
@@ -317,8 +317,8 @@ def _recompute_responses(
     answers = texts.read_answers() if texts is not None else {}
     for column, measure in enumerate(measures):
         if isinstance(measure.verifier, ResponseReference):
-            facts = stated.labels if measure.verifier.reads_labels else answers
-            expected[:, column] = measure.verifier.compute(queries, stated.responses, facts)
+            facts = stated_responses.labels if measure.verifier.reads_labels else answers
+            expected[:, column] = measure.verifier.compute(queries, stated_responses.responses, facts)
 
 
 def _draw(queries: list[str], sha256: str) -> list[str]:

@@ -130,10 +130,10 @@ class _Answers:
 
 @dataclass(frozen=True)
 class AnswerTexts:
-    """Files of the answers (`answers.jsonl`) and the texts (`corpus.jsonl`, optionally gzip)."""
+    """Files of the answers (`answers.jsonl`) and, for measures that read texts, `corpus.jsonl` (optionally gzip)."""
 
     answers: Path
-    corpus: Path
+    corpus: Path | None
 
     def read_answers(self) -> dict[str, _Answers]:
         """Return the answers by query."""
@@ -150,6 +150,7 @@ class AnswerTexts:
         `rankings` maps queries to document ids. `after_block` is called periodically and may raise. Raises
         SlowAnswers.
         """
+        assert self.corpus is not None
         answers, clock = self.read_answers(), _Clock()
         queries_by_document: defaultdict[str, list[str]] = defaultdict(list)
         for query, names in rankings.items():
@@ -225,9 +226,10 @@ class PytrecEval:
 
 @dataclass(frozen=True, slots=True)
 class ResponseReference:
-    """Function from queries, responses by query (as `evaluation.judgements.responses`), and answers to values.
+    """Reference that computes values from query ids, responses by query, and correct answers.
 
-    If it `reads_labels`, its last argument is the list of records of the labels instead.
+    Responses have the form of `evaluation.judgements.responses`. If the reference `reads_labels`, its last argument is
+    the list of records of the labels instead.
     """
 
     compute: Callable[[Sequence[str], Mapping[str, Any], Any], Sequence[float]]

@@ -25,7 +25,7 @@ def _list_relevant(documents: Sequence[Mapping[str, int]], level: int) -> _Relev
     return [[subtopic for subtopic, grade in sorted(graded.items()) if grade >= level] for graded in documents]
 
 
-class _Seen(Counter[str]):
+class _SubtopicCounts(Counter[str]):
     """Numbers of earlier documents by subtopic."""
 
     def gain(self, document: Sequence[str]) -> float:
@@ -38,9 +38,9 @@ class _Seen(Counter[str]):
 def _rank_ideally(documents: _Relevant) -> Iterator[Sequence[str]]:
     """Yield documents, given in order of their ids, greedily by gain; of equal gains, the last id is first.
 
-    Gains only decrease, so that the highest of the earlier gains is the next one if it is still valid.
+    Gains only decrease, so the highest earlier gain is the next one if it is still valid.
     """
-    seen = _Seen()
+    seen = _SubtopicCounts()
     heap = [(-float(len(document)), -place) for place, document in enumerate(documents)]
     heapify(heap)
     while heap:
@@ -55,14 +55,14 @@ def _rank_ideally(documents: _Relevant) -> Iterator[Sequence[str]]:
 
 @dataclass(frozen=True)
 class NoveltyGain:
-    """Sum of gains, times the discounts of their ranks, and divided by that of an ideal ranking."""
+    """Discounted sum of gains, divided by that of an ideal ranking."""
 
     discount: str
     normalized: bool = False
 
     def add_gains(self, documents: Iterable[Sequence[str]]) -> float:
         """Return the sum over a ranking."""
-        seen, value = _Seen(), 0.0
+        seen, value = _SubtopicCounts(), 0.0
         for rank, document in enumerate(documents, 1):
             value += seen.gain(document) * _DISCOUNTS[self.discount](rank)
             seen.update(document)
@@ -70,8 +70,8 @@ class NoveltyGain:
 
     def __call__(self, query: RankedQuery, k: int | None, level: int) -> float:
         judged, depth = _list_relevant(query.judged_subtopics, level), k or _DEPTH
-        everything = sorted({name for document in judged for name in document})
-        ideal = self.add_gains(islice(_rank_ideally(judged) if self.normalized else repeat(everything), depth))
+        all_subtopics = sorted({name for document in judged for name in document})
+        ideal = self.add_gains(islice(_rank_ideally(judged) if self.normalized else repeat(all_subtopics), depth))
         return self.add_gains(_list_relevant(query.subtopics[:depth], level)) / ideal if ideal else 0.0
 
 

@@ -75,7 +75,7 @@ class EntryLine(NamedTuple):
     baseline: float | None
     certainty: EntryCertainty | None
     gap: Gap | None = None
-    special_revision: str = ""
+    revision_placeholder: str = ""
 
     @property
     def provenance(self) -> str:
@@ -442,7 +442,7 @@ def _entry_lines(
             baselines.get(entry.comparison_group),
             None if certainty is None else certainty.entries.get(entry.pk),
             known_gaps.get(entry.pk) if known_gaps is not None else None,
-            entry.special_revision,
+            entry.revision_placeholder,
         )
 
 
@@ -473,7 +473,7 @@ def measure_column(measure: str, group: str = EFFECTIVENESS, note: str = "", *, 
     def cell(line: Any) -> Cell | Value:
         """Return the score, as a cell if it has an interval or a deviation over seeds to show."""
         value: Value = line.entry.scores.get(measure)
-        if value is not None and (revision := line.special_revision):
+        if value is not None and (revision := line.revision_placeholder):
             mark, title = marks.REVISION_MARKS[revision]
             return Cell(value, mark=mark, title=_(title))
         if line.entry.deviations or (in_focus and line.certainty is not None):

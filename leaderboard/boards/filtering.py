@@ -407,12 +407,15 @@ def _select_columns(board: Board, columns: Sequence[Column], state: BoardState) 
 
 
 def _is_sparse(rows: Sequence[Row], column: Column) -> bool:
-    """Return whether unfolded rows of the page lack a column: of costs all, of additional measures over 80%."""
+    """Return whether no row has a value in a cost column, or at most 20% of the rows in one of an additional measure.
+
+    Only unfolded rows of the page count.
+    """
     is_measure = column.group_slug == _MEASURE_GROUP
     if not rows or not (is_measure or column.kind == "figure"):
         return False
     filled = sum(row.values.get(column.key) is not None or bool(row[column.key].text) for row in rows)
-    return filled <= 0.2 * len(rows) * is_measure
+    return filled <= (0.2 * len(rows) if is_measure else 0)
 
 
 def _fill_overview(board: Board, columns: Sequence[Column], selected_columns: Sequence[Column]) -> list[Column]:

@@ -150,9 +150,9 @@ def dataset_page(
     if at is None:
         change_times = [part.revision.at for part in (member, *member.parts)]
         last_change = _last_change([*change_times, dataset["twin_changed_at"] or change_times[0]])
-        board_statements = BoardStatements(read_certainty([pk]).get(pk))
-        if dataset["hidden"] or dataset["twin_of_id"] is not None or dataset["twin__slug"] is not None:
-            board_statements = statements([pk])[pk]
+        has_twin = dataset["twin_of_id"] is not None or dataset["twin__slug"] is not None
+        is_open = not (dataset["hidden"] or has_twin)
+        board_statements = BoardStatements(read_certainty([pk]).get(pk)) if is_open else statements([pk])[pk]
         slices = current_slices(partial_dataset(dataset))
     else:
         twin_pairs, other_halves = _twins_at([pk], at)

@@ -47,7 +47,7 @@ from leaderboard.results.significance.statements import BoardStatements, differs
 FIGURE_SPACE = "\u2007"
 POINT_SPACE = "\u2008"
 #: Marks of one character, written as superscripts.
-SYMBOLS = frozenset(f"‡?{SEPARATED}{marks.SELF_REPORTED}{marks.UNKNOWN_MODEL}{marks.OTHER_REVISION}")
+SYMBOLS = frozenset(f"‡?{SEPARATED}{marks.SELF_REPORTED}{marks.UNKNOWN_REVISION}{marks.OTHER_REVISION}")
 #: Width of a drawn interval in its own units; a cell is about eighty pixels wide.
 INTERVAL_WIDTH = 400
 #: Heads of a board's blocks.

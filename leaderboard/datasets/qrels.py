@@ -264,7 +264,7 @@ def answer_texts(row: Qrels) -> AnswerTexts | None:
     """Return the answers and texts for verifying scores, read independently; None without answers."""
     if not row.answers_sha256:
         return None
-    corpus = local_path(Area.FILES, row.version.corpus_sha256)
+    corpus = local_path(Area.FILES, row.version.corpus_sha256) if row.version.corpus_sha256 else None
     return AnswerTexts(path_of(Area.QRELS, row.answers_sha256), corpus)
 
 
@@ -280,7 +280,7 @@ def _target(base_target: ScoringTarget, checksums: tuple[str, ...]) -> ScoringTa
         excluded=_excluded(excluded) if excluded else None,
         answers=_answers(answers) if answers else None,
         labels=_labels(labels) if labels else None,
-        corpus=local_path(Area.FILES, corpus) if answers else None,
+        corpus=local_path(Area.FILES, corpus) if answers and corpus else None,
         subtopics=_subtopics(subtopics) if subtopics else None,
     )
 
@@ -381,12 +381,12 @@ def current_or_next_qrels(
     """
     if made_from is not None:
         files = {name: getattr(made_from, name) for name in ("answers_sha256", "subtopics_sha256")} | dict(files)
-    labeled = made_from or version.qrels.filter(split=split, version__dataset__current_qrels=F("pk")).first()
-    if not files.get("labels_sha256") and labeled is not None and labeled.labels_sha256:
-        files = {**files, "labels_sha256": labeled.labels_sha256}
-        judged_by = {**(judged_by or {}), "labels": labeled.judged_by["labels"]}
-    stated_files = {"labels_sha256": ""} | {name: sha256 for name, sha256 in files.items() if sha256}
-    rows = version.qrels.filter(split=split, sha256=judgements.sha256, **stated_files)
+    labels_source = made_from or version.qrels.filter(split=split, version__dataset__current_qrels=F("pk")).first()
+    if not files.get("labels_sha256") and labels_source is not None and labels_source.labels_sha256:
+        files = {**files, "labels_sha256": labels_source.labels_sha256}
+        judged_by = {**(judged_by or {}), "labels": labels_source.judged_by["labels"]}
+    file_columns = {"labels_sha256": ""} | {name: sha256 for name, sha256 in files.items() if sha256}
+    rows = version.qrels.filter(split=split, sha256=judgements.sha256, **file_columns)
     row = rows.order_by("-number").first()
     if row is not None:
         return row

@@ -52,8 +52,8 @@ class ChatJudge:
     def label(self, question: str, correct_answers: Sequence[str], answer: str) -> float:
         """Return 1.0 if the model considers the answer correct, otherwise 0.0.
 
-        Requests that the server does not answer, or refuses for now, are repeated. Raises BudgetSpent before a request
-        beyond the budget, and JudgeFailed without a usable verdict.
+        Retry requests that get no reply, or status 429 or 5xx. Raises BudgetSpent before a request beyond the budget,
+        and JudgeFailed without a usable verdict.
         """
         data = json.dumps({"question": question, "correct_answers": correct_answers, "answer": answer})
         messages = [{"role": "system", "content": _PROMPT}, {"role": "user", "content": data}]
@@ -61,13 +61,14 @@ class ChatJudge:
         for attempt in range(_TRIES):
             if self.requests >= self.max_requests:
                 raise BudgetSpent
+            if attempt:
+                time.sleep(_WAIT * 2 ** (attempt - 1))
             self.requests += 1
             try:
                 return _read_verdict(self._send(body))
             except (OSError, HTTPException) as error:
                 if isinstance(error, HTTPError) and error.code != 429 and error.code < 500:
                     raise JudgeFailed(f"status {error.code}") from error
-            time.sleep(_WAIT * 2**attempt)
         raise JudgeFailed(f"no answer in {_TRIES} attempts")
 
     def _send(self, body: bytes) -> bytes:

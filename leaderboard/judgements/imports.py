@@ -135,8 +135,9 @@ def import_judgements(
         raise JudgingRefused(f"{pool} does not belong to the dataset's current version.")
     if is_labels:
         labels = check_labels(dataset, path)
-        counts = {"lines": len(labels), "pairs": len(labeled_answers(labels))}
-        judge = Judge(JudgeKind.LABELS, ", ".join(name for name, _, _ in judge_records(labels)))
+        counts = {"pairs": len(labeled_answers(labels))}
+        names = [name for name, _, _ in judge_records(labels)]
+        judge = Judge(JudgeKind.LABELS, ", ".join(names) if len(", ".join(names)) <= 80 else f"{len(names)} judges")
     else:
         judgements = check_judgements(dataset, path, scale_grew=scale_grew, strict=strict)
         counts = {"lines": judgements.lines, "pairs": judgements.pairs, "unjudged": judgements.unjudged}

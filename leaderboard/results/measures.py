@@ -45,7 +45,7 @@ def set_measures(dataset: Dataset, primary: str, secondary: Sequence[str]) -> li
     qrels = dataset.current_qrels
     if not problems and qrels is not None:
         inputs = {"has_answers": bool(qrels.answers_sha256), "has_subtopics": bool(qrels.subtopics_sha256)}
-        problems += check_inputs([primary, *secondary], **inputs)
+        problems += check_inputs([primary, *secondary], has_texts=bool(qrels.version.corpus_sha256), **inputs)
     if problems:
         raise RefusedMeasures(problems)
     # An empty list means the primary measure alone here; `shown_measures` would add the defaults.
@@ -108,8 +108,9 @@ def check_measures(primary: str, secondary: Sequence[str], *, hidden: bool) -> I
     if hidden and better(primary) == "lower":
         yield problem(
             "lower_is_better",
-            f"lower values of {canonical_name(primary)} are better",
-            "Choose a primary measure of which higher values are better, or open the judgments.",
+            f"{canonical_name(primary)} cannot be the primary measure of a dataset with hidden judgments, because "
+            "lower values are better",
+            "Choose a primary measure for which higher values are better, or open the judgments.",
         )
     if not has_unknown and hidden and len(shown_measures(primary, secondary, hidden=True)) > MAX_MEASURES:
         yield problem(
@@ -119,28 +120,26 @@ def check_measures(primary: str, secondary: Sequence[str], *, hidden: bool) -> I
         )
 
 
-def check_inputs(measures: Sequence[str], *, has_answers: bool, has_subtopics: bool) -> Iterator[Problem]:
-    """Yield problems of measures that need answers and texts, or judgments by subtopic, which a dataset lacks."""
+def check_inputs(
+    measures: Sequence[str], *, has_answers: bool, has_texts: bool, has_subtopics: bool
+) -> Iterator[Problem]:
+    """Yield problems of measures that need correct answers, texts, or judgments by subtopic, which a dataset lacks."""
     families = {}
     for name in measures:
         with suppress(UnknownMeasureError):
             measure = parse_measure(name)
             families[measure.name] = measure.family
-    text_measures = [
-        name for name, family in families.items() if family.reads_texts or name.startswith(("Answer", "EM", "ECE"))
-    ]
-    subtopic_measures = [name for name, family in families.items() if family.reads_subtopics]
-    if text_measures and not has_answers:
-        yield problem(
-            "missing_answers",
-            f"{' and '.join(text_measures)} cannot be computed, because the dataset lacks answers or texts",
-            "Import the collection with its corpus.jsonl and an answers.jsonl, or choose other measures.",
-            count=len(text_measures),
-        )
-    if subtopic_measures and not has_subtopics:
-        yield problem(
-            "missing_subtopics",
-            f"{' and '.join(subtopic_measures)} cannot be computed, because the dataset lacks judgments by subtopic",
-            "Import the collection with a subtopic-qrels.txt, or choose other measures.",
-            count=len(subtopic_measures),
-        )
+    requirements = (
+        ("reads_texts", has_answers and has_texts, "answers", "answers or texts", "corpus.jsonl and answers.jsonl"),
+        ("reads_answers", has_answers, "answers", "correct answers", "answers.jsonl"),
+        ("reads_subtopics", has_subtopics, "subtopics", "judgments by subtopic", "subtopic-qrels.txt"),
+    )
+    for flag, is_available, code, inputs, files in requirements:
+        names = [name for name, family in families.items() if getattr(family, flag)]
+        if names and not is_available:
+            yield problem(
+                f"missing_{code}",
+                f"{' and '.join(names)} cannot be computed, because the dataset lacks {inputs}",
+                f"Import the collection with {files}, or choose other measures.",
+                count=len(names),
+            )

@@ -64,15 +64,15 @@ EXTERNAL = "external"
 NO_DATASET_REVISION = "dataset revision not available"
 
 
-def _squeeze(name: str) -> str:
+def _normalize_name(name: str) -> str:
     """Return the letters and digits of a name in lower case, without accents and without parts that make a variant."""
     letters = unicodedata.normalize("NFKD", _VARIANT.sub("", name)).casefold()
     return "".join(filter(str.isalnum, letters))
 
 
-#: Squeezed name → slug of the collection. Originals precede their variants in the table.
+#: Normalized name → slug of the collection. Originals precede their variants in the table.
 _SLUGS = {
-    _squeeze(name): row["dataset"]
+    _normalize_name(name): row["dataset"]
     for row in reversed(_ROWS)
     for name in (row["dataset"], row["task"], *filter(None, row["other_names"].split(";")))
 }
@@ -84,7 +84,7 @@ def collection_key(name: str) -> str:
 
     It is the slug of the collection if MTEB has a task for it.
     """
-    return _SLUGS.get(key := _squeeze(name), key)
+    return _SLUGS.get(key := _normalize_name(name), key)
 
 
 def measure_name(measure: str) -> str:
@@ -115,7 +115,7 @@ def describe_result(collection: str, version: str, revision: str) -> str:
     )
 
 
-def special_revision(locator: str, configuration: str) -> str:
+def revision_placeholder(locator: str, configuration: str) -> str:
     """Return EXTERNAL or NO_REVISION if a result has it instead of the model's revision, or else empty text."""
     texts = locator.rpartition("; ")[2], configuration
     return next((name for name in (EXTERNAL, NO_REVISION) if f"revision {name}" in texts), "")

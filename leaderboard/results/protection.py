@@ -37,7 +37,7 @@ MAX_MEASURES = 3
 
 
 def coarse_step(primary: str, *, competition: bool) -> float:
-    """Return the rounding step of a competition's measures, and of the measures beside the primary one elsewhere."""
+    """Return the rounding step of all measures in a competition, or of secondary measures elsewhere."""
     try:
         is_about_answers = parse_measure(primary).family.reads_responses
     except UnknownMeasureError:
@@ -140,14 +140,13 @@ class ProtectionPolicy:
         if settings.TEAM_APPROVAL:
             yield "A curator approves each team before its first submission."
         if days := settings.YOUNG_TEAM_DAYS:
-            resubmission = (
-                "" if self.competition else " After that, a run whose result was held back can be submitted again."
-            )
+            resubmission = "" if self.competition else " After that, a run that was held back can be submitted again."
             yield (
-                f"For {days} days after its approval, a team's first result is published, and further ones if they are "
-                f"better than it and the baseline by more than {YOUNG_STEP} and {YOUNG_ERRORS:g} standard errors. "
-                f"At most {settings.YOUNG_TEAM_READINGS} results of such teams are published per day; others wait. "
-                f"Teams without approval count as one team.{resubmission}"
+                f"For {days} days after its approval, a team's first result is published, and further ones only if "
+                f"they exceed its best published result and the baseline by more than {YOUNG_STEP} and by more than "
+                f"{YOUNG_ERRORS:g} standard errors of the difference. At most {settings.YOUNG_TEAM_READINGS} results "
+                "of such teams are published per day; others wait. Teams without approval count as one "
+                f"team.{resubmission}"
             )
 
     def _competition_sentences(self) -> Iterator[str]:

@@ -17,8 +17,8 @@ from leaderboard.results.protection import HIDDEN_DECIMALS, evaluate_parts, get_
 JUDGED, HOLE = "Judged@10", "Hole@10"
 #: Judgment coverage measures in board order.
 JUDGED_MEASURES = (JUDGED, HOLE)
-#: Prefixes of measures that reveal which documents or queries are judged. If stated figures are powers of two, the mean
-#: tells which queries it is over.
+#: Prefixes of measures that reveal which documents or queries are judged. A team could state a different power of two
+#: for each query and read the judged queries off the mean.
 REVEALING = ("Hole", "Judged", "Upper", *STATED_FIGURES)
 
 
@@ -89,8 +89,8 @@ def training_exposure(system: System, dataset: Dataset) -> Entry.Training:
     collections = {collection_key(dataset.name.partition(":")[0]), *(ORIGINALS.get(key, key) for key in keys)}
 
     def includes(names: Iterable[str]) -> bool:
-        trained = set(map(collection_key, names))
-        return bool(trained & (keys | collections) or keys & {ORIGINALS.get(key) for key in trained})
+        training_keys = set(map(collection_key, names))
+        return bool(training_keys & (keys | collections) or keys & {ORIGINALS.get(key) for key in training_keys})
 
     if includes(system.training_datasets):
         return Entry.Training.IN_DOMAIN

@@ -33,14 +33,14 @@ SHARE = 1 / 3
 class Rules:
     """Which protections are on; by default all, and nobody has approved the teams.
 
-    `ladder`: of every team in a competition, of young teams elsewhere, results are told that beat what they know.
+    `ladder`: of every team in a competition, of young teams elsewhere, results are disclosed that beat what they know.
     `one_party`: teams that nobody `approved` count as one. `baseline`: a competition's first results, and further ones
-    of young teams, are held against the baseline. `wide`: further results of young teams have a larger step to take,
+    of young teams, are compared with the baseline. `wide`: further results of young teams have a larger step to take,
     `tries`: and one that grows with what they have tried. `coarse`: a competition tells steps, and other datasets
-    measures beside the primary one. `primary_alone`: a competition tells no such measures. `budget`: so many results
-    are told a day, None: all.
-    `certainty`: the least significant difference is told, and of each told result whether it is better than BM25.
-    `gap`: the dataset is the hidden half of a twin, and of each told result the contamination gap is told, too.
+    measures beside the primary one. `primary_alone`: a competition tells no such measures. `budget`: number of
+    results disclosed per day, None: all.
+    `certainty`: the least significant difference is disclosed, and whether each disclosed result is better than BM25.
+    `gap`: the dataset is the hidden half of a twin, and the contamination gap of each result is disclosed, too.
     `tests`: this by a test of its per-query values, which the site does not do.
     `slices`: number of known parts of the queries whose means each result discloses. The site does not disclose such
     means. `measure`: the primary one.

@@ -214,7 +214,7 @@ def play(rules: Rules, party: Party, splits: int, pool: ProcessPoolExecutor) -> 
 
 
 def _gains(figures: Figures, measure: str, competition: bool, splits: int, pool: ProcessPoolExecutor) -> None:
-    """The table of both parties under one policy, held against the bounds."""
+    """The table of both parties under one policy, compared with the bounds."""
     policy = f"{'competition' if competition else 'standard'}, {measure}"
     rows = []
     gained, scale = 0.0, TASKS[measure].scale

@@ -34,7 +34,7 @@ class Systems:
 
     @property
     def change(self) -> Values:
-        """What the other candidate changes."""
+        """Difference between the other candidate and the honest one."""
         return self.other - self.plain
 
 

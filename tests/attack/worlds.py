@@ -14,7 +14,7 @@ from tests.attack.tasks import TASKS, Systems, Values
 DAYS = 90
 #: A team sends one run every third day: ten a month.
 EVERY = 3
-#: So many collections, so that no single one's luck counts.
+#: Number of collections, so that results do not depend on one of them.
 COLLECTIONS = 5
 
 

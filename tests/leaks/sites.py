@@ -150,7 +150,7 @@ def _answer_run(count: int) -> str:
 
 
 def unrounded(site: Site) -> list[str]:
-    """What nobody is to see: the values by query as the scorer found them, by run."""
+    """Return the unrounded values by query of each run, which must stay secret."""
     rows = Evaluation.objects.filter(run__version__dataset=site.dataset).order_by("pk")
     return [repr(per_query_values(row)) for row in rows]
 

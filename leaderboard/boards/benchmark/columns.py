@@ -281,8 +281,8 @@ def build_rows(
         entry = _common_entry(line, ", ".join(sorted(provenances)), group)
         is_mixed, has_seeds = len(provenances) > 1, any(map(attrgetter("seed_count"), line.results))
         annotations, has_other_values = {}, bool(line.omitted_positions or line.other_values)
-        is_marked = kind == REPORTED and any(result.special_revision for result in line.results)
-        if needs_annotations or is_mixed or has_seeds or is_marked or IN_DOMAIN in trainings or has_other_values:
+        has_placeholder = kind == REPORTED and any(result.revision_placeholder for result in line.results)
+        if needs_annotations or is_mixed or has_seeds or has_placeholder or IN_DOMAIN in trainings or has_other_values:
             annotations = _cell_annotations(facts, options, line, decimals, is_mixed=is_mixed)
         properties = line.entry, kind, decimals, entry.provenance, number, view_values[number], annotations
         line_inputs.append(BenchmarkLine(*properties, line.parameters, line.model_bytes))
@@ -313,14 +313,11 @@ def _common_entry(line: SystemLine, provenance: str, group: str) -> EntryRow:
     """Return an entry with the properties that all results of the line share, in this group of reported rows."""
     entry = line.entry
     return EntryRow(
-        *(entry.system, entry.slug, entry.architecture, provenance, {}, group, "", "public", "", 0),
-        team=entry.team,
-        team_slug=entry.team_slug,
-        source_key=entry.source_key,
-        configuration=line.configuration,
-        is_baseline=int(bool(line.baseline_on)),
-        challenged=entry.challenged,
-    )
+        system=entry.system, slug=entry.slug, architecture=entry.architecture, provenance=provenance, scores={},
+        comparison_group=group, training="", visibility="public", published="", pk=0, team=entry.team,
+        team_slug=entry.team_slug, source_key=entry.source_key, configuration=line.configuration,
+        is_baseline=int(bool(line.baseline_on)), challenged=entry.challenged,
+    )  # fmt: skip
 
 
 def _cell_annotations(
@@ -343,8 +340,8 @@ def _cell_annotations(
                 if not options.view and deviation is not None:
                     spread = f"± {deviation:.{decimals}f} ({result.seed_count})"
         symbols = "‡" if result.training == IN_DOMAIN else ""
-        if result.special_revision and (score is not None or position in line.other_values):
-            symbol, title = REVISION_MARKS[result.special_revision]
+        if result.revision_placeholder and (score is not None or position in line.other_values):
+            symbol, title = REVISION_MARKS[result.revision_placeholder]
             symbols, title = f"{symbols}{symbol}", _(title)
         if position in line.other_values and not options.view:
             text, symbols = f"{line.other_values[position]:.{decimals}f}", f"{symbols}{OTHER_REVISION}"

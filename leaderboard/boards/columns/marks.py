@@ -11,14 +11,14 @@ from leaderboard.results.mteb import EXTERNAL, NO_REVISION
 
 #: Marks of results that the makers of a model published, of results without a revision of the model, and of results on
 #: another revision of the dataset.
-SELF_REPORTED, UNKNOWN_MODEL, OTHER_REVISION = "†", "¶", "°"
+SELF_REPORTED, UNKNOWN_REVISION, OTHER_REVISION = "†", "¶", "°"
 SELF_REPORTED_NOTE = _("† self-reported: published by the makers of the model, not measured by the source.")
-UNKNOWN_MODEL_NOTE = _("¶ revision of the model unknown: another one may score differently.")
+UNKNOWN_REVISION_NOTE = _("¶ revision of the model unknown: another one may score differently.")
 OTHER_REVISION_NOTE = _("° on another or an unknown revision of the dataset: not ranked, compared, or averaged.")
 #: Placeholder instead of a model's revision → mark of the result, and its text on hover.
 REVISION_MARKS = {
     EXTERNAL: (SELF_REPORTED, _("self-reported")),
-    NO_REVISION: (UNKNOWN_MODEL, _("revision of the model unknown")),
+    NO_REVISION: (UNKNOWN_REVISION, _("revision of the model unknown")),
 }
 #: Mark of systems whose run contributed to a judged pool.
 POOLED = "§"
@@ -79,7 +79,7 @@ def notes_on_cells(rows: Iterable[Row]) -> list[str]:
     signs = {cell.mark for row in rows for cell in row.cells.values()}
     notes = (
         (SELF_REPORTED, SELF_REPORTED_NOTE),
-        (UNKNOWN_MODEL, UNKNOWN_MODEL_NOTE),
+        (UNKNOWN_REVISION, UNKNOWN_REVISION_NOTE),
         (OTHER_REVISION, OTHER_REVISION_NOTE),
     )
     return [note for mark, note in notes if any(mark in sign for sign in signs)]

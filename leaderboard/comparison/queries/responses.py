@@ -31,6 +31,7 @@ def shown_responses(entries: Iterable[Entry], query_id: str) -> dict[int, ShownR
     responses = {}
     for entry in entries:
         evaluation = entry_evaluations(entry)[0]
+        # Answer runs, and no other runs, have a score by CiteP.
         response = find_response(run_path(evaluation.run.sha256), query_id) if "CiteP" in evaluation.measures else None
         if response is not None:
             answer = response.answer

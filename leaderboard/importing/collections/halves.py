@@ -54,8 +54,9 @@ def import_twin(
     name, slug = options.name or options.slug, options.slug + SUFFIX
     with work_folder("twin") as work, open_source(path, options, work, progress) as source:
         problems = list(source.problems)
+        measures, has_texts = [options.primary or _PRIMARY, *options.measures], source.corpus is not None
         inputs = {"has_answers": source.answers is not None, "has_subtopics": source.subtopics is not None}
-        problems += check_inputs([options.primary or _PRIMARY, *options.measures], **inputs)
+        problems += check_inputs(measures, has_texts=has_texts, **inputs)
         if problems:
             raise InvalidContent.build(*problems)
         if source.topic_field:  # the halves contain queries instead of topics

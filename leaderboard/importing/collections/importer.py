@@ -181,12 +181,13 @@ def _check_inputs(
     if dataset is not None and dataset.current_version_id and not (options.primary or options.measures):
         measures = dataset.measures
     stored, judgements = dataset.current_qrels if dataset else None, collection.judgements.get(options.split)
-    # Other judgments have only the answers and subtopics of the same import.
-    kept = stored if stored and (judgements is None or judgements.sha256 == stored.sha256) else Qrels()
+    # Stored answers and subtopics apply only if the judgments do not change.
+    stored_inputs = stored if stored and (judgements is None or judgements.sha256 == stored.sha256) else Qrels()
     yield from check_inputs(
         measures,
-        has_answers=bool(collection.corpus and (collection.answers or kept.answers_sha256)),
-        has_subtopics=bool(collection.subtopics or kept.subtopics_sha256),
+        has_answers=bool(collection.answers or stored_inputs.answers_sha256),
+        has_texts=bool(collection.corpus),
+        has_subtopics=bool(collection.subtopics or stored_inputs.subtopics_sha256),
     )
 
 

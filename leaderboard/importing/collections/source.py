@@ -4,8 +4,8 @@ The layout is that of BEIR: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`
 TREC format for the scored split, `document-ids.txt` if the documents cannot be stored, `answers.jsonl` for measures
 that search for answers in texts, `excluded.tsv` for documents excluded from the rankings of single queries, and
 `tags.tsv` for query tags. All names may end in `.gz`. Files in other formats can replace any of the first three,
-and are converted (`Conversion`). So are judgments by subtopic (`subtopic-qrels.txt`), from which other measures use the
-highest grades.
+and are converted (`Conversion`). Judgments by subtopic (`subtopic-qrels.txt`) are converted, too; other measures use
+the highest grades.
 """
 
 import re
@@ -363,7 +363,7 @@ class Conversion:
         return lambda target: write_records(target, read_smart(path))
 
     def _separate_subtopics(self, path: Path, target: Path) -> None:
-        """Write the highest grades of judgments by subtopic, and beside them, these judgments in one form."""
+        """Convert judgments by subtopic to qrels with the highest grades, and write a normalized copy next to them."""
         try:
             grades = read_subtopics(path)
         except InvalidContent as error:

@@ -42,7 +42,7 @@ class Command(CurationCommand):
             help="if a pair has a different grade: keep the old one, replace it, or use the highest",
         )  # fmt: skip
         parser.add_argument("--judge", default="", help="assessors or model that judged (public)")
-        parser.add_argument("--labels", action="store_true", help="the file has labels of answers and names its judges")
+        parser.add_argument("--labels", action="store_true", help="import labels of answers; the file names the judges")
         add_form_arguments(
             parser, JudgementUploadForm, {}, skipped=("dataset", "file", "judge_kind", "judge_name", "pool")
         )
@@ -119,11 +119,10 @@ def _preview_import(dataset: Dataset, file: Path, is_blind: bool, checks: dict[s
 
 def _summary(counts: dict[str, Any]) -> str:
     """Return a sentence with the numbers of new, equal, and conflicting judgments, and their agreement."""
-    unlabeled = [
-        f"Answers without a label of {each['judge']}: {each['answers']:,}." for each in counts.get("unlabeled", ())
-    ]
+    rows = counts.get("unlabeled", ())
+    unlabeled = [f"Answers without a label of {row['judge']}: {row['answers']:,}." for row in rows]
     if "unknown_answers" in counts:
-        unlabeled.append(f"Labels of answers that no run gives: {counts['unknown_answers']:,}.")
+        unlabeled.append(f"Labels without a matching answer: {counts['unknown_answers']:,}.")
     return (
         f"{counts['new']:,} new, {counts['same']:,} the same, {format_count(counts['conflicts'], 'conflict')} "
         f"({counts['raised']:,} higher, {counts['lowered']:,} lower); "

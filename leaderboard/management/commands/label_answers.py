@@ -37,9 +37,9 @@ class Command(CurationCommand):
     why_help = "reason, for the audit log"
 
     def add_more(self, parser: CommandParser) -> None:
-        parser.add_argument("--endpoint", required=True, help="OpenAI-compatible server: http://127.0.0.1:8080/v1")
+        parser.add_argument("--endpoint", required=True, help="OpenAI-compatible URL, such as http://127.0.0.1:8080/v1")
         parser.add_argument("--model", required=True, help="name of the model on the server")
-        parser.add_argument("--judge", required=True, help="public name of the judge, a part of its measures' names")
+        parser.add_argument("--judge", required=True, help="public name of the judge, used in its measures' names")
         parser.add_argument("--limit", type=int, help="maximum number of answers to label")
         parser.add_argument("--output", type=Path, default=Path("labels.jsonl"), help="default: labels.jsonl")
         parser.add_argument("--max-requests", type=int, default=1000, help="maximum number of requests; default: 1000")
@@ -53,14 +53,15 @@ class Command(CurationCommand):
         qrels = dataset.current_qrels
         texts = answer_texts(qrels) if qrels is not None else None
         if qrels is None or texts is None:
-            raise JudgingRefused(f"{dataset} has no correct answers (answers.jsonl) for a model to compare.")
+            raise JudgingRefused(f"{dataset} has no correct answers. Import the collection with an answers.jsonl.")
         if not may_see_counts(dataset, actor().person):
             raise JudgingRefused("Only users who may read hidden judgments can send correct answers to a model.")
         if not endpoint.startswith(("https://", "http://")):
             raise JudgingRefused(f"{endpoint} is not an address. Write it as https://api.example.org/v1.")
         identity = {"judge": judge, "kind": "model", "model": model, "prompt": PROMPT_VERSION}
         known = load_labels(qrels)
-        labels = read_labels(orjson.dumps(identity), known=known)  # Refuses unusable names and those of other judges.
+        # This raises InvalidContent for an invalid name, or one that belongs to another judge.
+        labels = read_labels(orjson.dumps(identity), known=known)
         if output.exists():
             labels = merge_labels(labels, read_labels(output, known=labels), MergePolicy.KEEP)
         record_reading(qrels, dataset.pk, what="correct answers, sent to a model", model=model, endpoint=endpoint)
@@ -74,15 +75,15 @@ class Command(CurationCommand):
         questions = {query.id: (query.text, correct_answers.get(query.id, [])) for query in queries}
         chat = ChatJudge(endpoint, model, os.environ.get(options["key_variable"], ""), options["max_requests"])
         record = identity | {name: labels[judge, "", ""].get(name, 0) for name in ("requests", "failures")}
-        count, ending = _label(chat, keys[: options["limit"]], questions, record, output)
+        count, outcome = _append_labels(chat, keys[: options["limit"]], questions, record, output)
         return (
             f"{format_count(count, 'answer')} labeled, {len(keys) - count:,} left; "
-            f"{format_count(chat.requests, 'request')}. {ending}Import the labels with manage.py import_judgements "
+            f"{format_count(chat.requests, 'request')}. {outcome}Import the labels with manage.py import_judgements "
             f"{dataset.slug} {output} --labels."
         )
 
 
-def _label(
+def _append_labels(
     chat: ChatJudge,
     keys: Sequence[tuple[str, str]],
     questions: Mapping[str, tuple[str, Sequence[str]]],
@@ -94,22 +95,22 @@ def _label(
     `questions` have correct answers. `record` describes the judge. It is appended with the new numbers of requests and
     failures, even if the command is interrupted.
     """
-    count, failures, ending = 0, 0, ""
+    count, failures, outcome = 0, 0, ""
     with output.open("ab") as file:
         try:
             for query, answer in keys:
                 try:
                     correct = chat.label(*questions[query], answer)
                 except JudgeFailed as error:
-                    failures, ending = failures + 1, f"The last failure: {error}. "
+                    failures, outcome = failures + 1, f"The last failure: {error}. "
                 else:
                     label = {"query_id": query, "answer": answer, "correct": correct}
                     file.write(orjson.dumps({**record, **label}) + b"\n")
                     file.flush()
                     count += 1
         except BudgetSpent:
-            ending = "Stopped because --max-requests was reached. "
+            outcome = "Stopped because --max-requests was reached. "
         finally:
             totals = {"requests": record["requests"] + chat.requests, "failures": record["failures"] + failures}
             file.write(orjson.dumps({**record, **totals, "date": f"{timezone.now():%Y-%m-%d}"}) + b"\n")
-    return count, ending
+    return count, outcome

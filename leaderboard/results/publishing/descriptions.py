@@ -33,7 +33,7 @@ def system_changed(system: System) -> None:
 
 
 def refresh_training() -> None:
-    """Update systems whose stored training exposure differs from their claims, because names are matched otherwise."""
+    """Update systems whose stored training exposure differs from their claims after the matching of names changed."""
     entries = Entry.objects.select_related("system", "dataset")
     outdated = {entry.system for entry in entries if entry.training != training_exposure(entry.system, entry.dataset)}
     for system in outdated:

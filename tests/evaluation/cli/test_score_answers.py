@@ -62,11 +62,11 @@ def test_measures_are_left_out_with_the_reason(
     words = words[:3] if option else words
     assert main([*words, "--run", str(run), "--json", "--per-query"]) == 0
     content = json.loads(capsys.readouterr().out)
-    assert set(content["left_out"]) == left_out | {"SearchCalls", "Tokens", "Cost"}
-    assert not set(content["left_out"]) & set(content["means"])
-    assert content["left_out"]["Cost"] == "not every response states `cost`"
+    assert set(content["omitted_measures"]) == left_out | {"SearchCalls", "Tokens", "Cost"}
+    assert not set(content["omitted_measures"]) & set(content["means"])
+    assert content["omitted_measures"]["Cost"] == "not every response states `cost`"
     expected = "there are no correct answers to compare with" if option else "not every response states `confidence`"
-    assert content["left_out"]["ECE"] == expected
+    assert content["omitted_measures"]["ECE"] == expected
     assert content["per_query"]["q1"]["Seconds"] == 2
 
 
@@ -78,7 +78,7 @@ def test_score_names_the_measures_that_a_ranking_does_not_allow(
     assert main(["score", *words[1:], "--run", str(ranking), "--measures", "EM,RR"]) == 0
     printed = capsys.readouterr()
     assert printed.out == "RR  0.3333\n"
-    assert "EM is left out: the run is a ranking without answers\n" in printed.err
+    assert "EM is omitted: the run is a ranking without answers\n" in printed.err
     assert main([*words, "--run", str(ranking)]) == 1
     assert "1 line not a JSON object with a query id and an answer (line 1)" in capsys.readouterr().err
 
@@ -112,7 +112,7 @@ def test_a_folder_of_trajectories_becomes_the_file_to_submit(
     assert from_folder["means"]["EM"] == pytest.approx(1 / 3)
     assert from_folder["means"]["CiteP"] == pytest.approx(1 / 3)
     assert from_folder["means"]["SearchCalls"] == 3
-    assert from_folder["left_out"]["ECE"] == "not every response states `confidence`"
+    assert from_folder["omitted_measures"]["ECE"] == "not every response states `confidence`"
     sent = output.read_text()
     assert "/home/alice" not in sent
     assert "[long]" not in sent
@@ -134,7 +134,7 @@ def test_problems_of_a_folder_name_the_files(
     (folder / "b.json").write_text(json.dumps(trajectory("q1", "Confidence: 900%")))
     assert main(words) == 1
     printed = capsys.readouterr().err
-    assert "line 2 is b.json\n" in printed
+    assert "line 2 of the run is b.json\n" in printed
     assert "error: repeated_response" in printed
     assert "error: figure" in printed
     (folder / "b.json").write_text('{"query_id": ')

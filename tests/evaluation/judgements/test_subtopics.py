@@ -35,7 +35,7 @@ def test_subtopics_follow_the_judgments(tmp_path: Path) -> None:
     assert subtopics.qrels.as_dict() == {"1 1": {"b": 2}, "1 2": {"a": 0, "b": 1}}
     assert subtopics.query.tolist() == [1, 1]
     assert subtopics.offsets.tolist() == [0, 0, 1, 3, 3]
-    assert subtopics.qrels.grades[subtopics.places].tolist() == [0, 2, 1]
+    assert subtopics.qrels.grades[subtopics.judgement_numbers].tolist() == [0, 2, 1]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Measures over subtopics against TREC's ndeval, and against figures by hand; inferred AP against pytrec_eval."""
+"""Measures over subtopics against TREC's ndeval and values computed by hand; inferred AP against pytrec_eval."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ rankings = st.dictionaries(
 )
 
 
-def qrels_of(grades: Mapping[bytes, Mapping[bytes, int]]) -> Qrels:
+def make_qrels(grades: Mapping[bytes, Mapping[bytes, int]]) -> Qrels:
     return Qrels.from_dict(
         {
             query.decode(): {document.decode(): grade for document, grade in graded.items()}
@@ -66,12 +66,12 @@ def qrels_of(grades: Mapping[bytes, Mapping[bytes, int]]) -> Qrels:
 
 def scored(path: Path, grades: SubtopicGrades, run: Mapping[str, Mapping[str, float]], *measures: str) -> ScoredRun:
     path.write_text("".join(f"{q} Q0 {name} 1 {score} t\n" for q, each in run.items() for name, score in each.items()))
-    target = ScoringTarget(qrels_of(highest_grades(grades)), ("q1", "q2"), hidden=False, subtopics=grades)
+    target = ScoringTarget(make_qrels(highest_grades(grades)), ("q1", "q2"), hidden=False, subtopics=grades)
     return score_run(path, target, measures)
 
 
 def ndeval(grades: SubtopicGrades, run: Mapping[str, Mapping[str, float]], level: int) -> dict[str, dict[str, float]]:
-    """ndeval's values of a run in the order of trec_eval."""
+    """Return ndeval's values of a run in trec_eval's order."""
     judged = [
         (query.decode(), subtopic.decode(), document.decode(), grade)
         for query, graded in grades.items()

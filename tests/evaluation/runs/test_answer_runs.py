@@ -20,7 +20,7 @@ from evaluation.runs.score import ScoringTarget, score_run
 from tests.evaluation.runs.checking import check
 from tests.fuzz.bombs import MAX_MB, judged
 
-#: A line that nothing is wrong with, before or after the hostile one.
+#: A valid line, before or after the hostile one.
 GOOD = '{"query_id": "2", "answer": "x"}\n'
 #: Maximum seconds of a verdict, with room for a busy machine.
 SECONDS = 10.0

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evaluation.statistics.ladder import STEP, is_improvement, paired_standard_error
-from leaderboard.results.protection import coarse_step
 
 unit = st.floats(0, 1)
 
@@ -70,9 +69,3 @@ def test_young_teams_need_a_twentieth_and_four_standard_errors() -> None:
     assert is_improvement(0.451, 0.4, 0.001, is_young=True)
     assert not is_improvement(0.55, 0.4, 0.04, is_young=True)
     assert is_improvement(0.561, 0.4, 0.04, is_young=True)
-
-
-def test_measures_beside_one_of_answers_have_coarser_steps() -> None:
-    steps = [coarse_step(name, competition=False) for name in ("nDCG@10", "EM", "AnswerF1", "a measure of a paper")]
-    assert steps == [0.02, 0.1, 0.1, 0.02]
-    assert coarse_step("EM", competition=True) == 0.02

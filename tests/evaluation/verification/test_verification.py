@@ -80,7 +80,7 @@ def collection(folder: Path, seed: int = 1) -> tuple[Path, Path]:
 
 
 def answer_run(folder: Path, seed: int = 1) -> Path:
-    """Write an answer run by chance for the queries of the collection, with rankings beside the citations."""
+    """Write a random answer run for the queries of the collection, with rankings and citations."""
     chance = random.Random(seed)
     records = [
         {

@@ -56,7 +56,7 @@ QUERIES = ("1", "2", "10", "q-é", "a-query-id-of-more-than-thirty-two-bytes", "
 
 @cache
 def labels() -> bytes:
-    """Labels by chance of all answers of `answer_run`, by a judge who is called name."""
+    """Return random labels of all answers of `answer_run` by a judge called “name”."""
     chance = random.Random(1)
     nuggets = [{"id": name, "text": name, "vital": name < "c"} for name in "abc"]
     records: list[dict[str, Any]] = [{"query_id": query, "nuggets": nuggets} for query in QUERIES]
@@ -88,7 +88,7 @@ def texts() -> AnswerTexts:
     return AnswerTexts(folder / "answers", folder / "corpus")
 
 
-def subtopics_of(qrels: Path) -> Path:
+def write_subtopic_qrels(qrels: Path) -> Path:
     """Write judgments by subtopic beside the qrels: a document has its grade for up to two of three subtopics."""
     path = qrels.with_name(f"{qrels.name}-subtopics")
     lines = []
@@ -120,7 +120,7 @@ def scored_of(
         answers=read_answers((answers or texts()).answers, try_patterns=False),
         labels=read_labels(labels()),
         corpus=texts().corpus,
-        subtopics=read_subtopics(subtopics_of(qrels)),
+        subtopics=read_subtopics(write_subtopic_qrels(qrels)),
     )
     return score_run(run, target, measures)
 
@@ -144,5 +144,5 @@ def verified(
     if (responses := read_responses(run)) is not None:
         text, (cited, _) = responses.trec_lines()[0], responses.trec_lines(cited=True)
         stated = StatedResponses(responses.responses, io.BytesIO(cited), read_records(labels()))
-    judged = Judgements(qrels.read_bytes(), subtopics_of(qrels).read_bytes())
-    verify(io.BytesIO(text), judged, claimed, rules, sha256, texts=answers or texts(), stated=stated)
+    judged = Judgements(qrels.read_bytes(), write_subtopic_qrels(qrels).read_bytes())
+    verify(io.BytesIO(text), judged, claimed, rules, sha256, texts=answers or texts(), stated_responses=stated)

@@ -159,11 +159,11 @@ def original(slug: str) -> str:
     return "cqadupstack" if short.startswith("cqadupstack") else renamed.get(short, short)
 
 
-def tasks_of(model: str) -> set[str]:
+def training_tasks(model: str) -> set[str]:
     """Training tasks that a model and the models that it was adapted from declare."""
     meta = tables.models().get(model, {})
     return {*(meta.get("training_datasets") or ())} | (
-        tasks_of(meta["adapted_from"]) if "adapted_from" in meta else set()
+        training_tasks(meta["adapted_from"]) if "adapted_from" in meta else set()
     )
 
 
@@ -176,7 +176,7 @@ def test_a_model_is_in_domain_on_its_training_data_in_any_spelling_or_variant_an
         pattern = TRAINING_NAMES.get(base, f"{base}retrieval".replace("-", ""))
         matches = [
             task
-            for task in tasks_of(model)
+            for task in training_tasks(model)
             if re.fullmatch(f"(nano)?({pattern})", task.replace("-", ""), re.IGNORECASE)
         ]
         assert (training == "in-domain") == bool(matches), (model, slug, matches)

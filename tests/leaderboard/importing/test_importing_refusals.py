@@ -16,6 +16,7 @@ from django.core.management import CommandError, call_command
 from evaluation.core.problems import InvalidContent, Problem
 from evaluation.judgements.qrels import read_qrels
 from leaderboard.core.audit import acting
+from leaderboard.datasets.qrels import scoring_target
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.source import ZIP_POLICY, ImportOptions
 from leaderboard.importing.collections.twins import NOT_COMPARED, shared_pairs
@@ -143,7 +144,9 @@ def test_hidden_judgements_allow_three_measures_and_none_that_tells_what_is_judg
     (problem,) = problems_of(folder, measures=("SearchCalls",))
     assert problem.message == "SearchCalls reveals which documents or queries are judged"
     (problem, _) = problems_of(folder, primary="ECE")
-    assert problem.message == "lower values of ECE are better"
+    assert problem.message == (
+        "ECE cannot be the primary measure of a dataset with hidden judgments, because lower values are better"
+    )
 
 
 def test_a_baseline_run_is_checked_before_anything_is_stored(tmp_path: Path) -> None:
@@ -365,6 +368,18 @@ def test_a_measure_that_looks_for_answers_needs_them_and_texts(tmp_path: Path) -
     answers = answers_of({"_id": "q1", "answers": ["one"]}, {"_id": "q2", "answers": ["two"]})
     without_texts = only_problem(tmp_path, {**answers, "corpus.jsonl": None}, primary="Answer@20", runs_only=True)
     assert without_texts.code == "missing_answers"
+
+
+def test_measures_of_answer_runs_need_correct_answers_but_no_texts(tmp_path: Path) -> None:
+    problem = only_problem(tmp_path / "none", {}, primary="EM", measures=("AnswerF1",))
+    assert problem.message == "EM and AnswerF1 cannot be computed, because the dataset lacks correct answers"
+    assert problem.hint == "Import the collection with answers.jsonl, or choose other measures."
+    answers = answers_of({"_id": "q1", "answers": ["one"]}, {"_id": "q2", "answers": ["two"]})
+    ids = {"corpus.jsonl": None, "document-ids.txt": "".join(f"d{number}\n" for number in range(1, 6))}
+    folder = write_folder(tmp_path / "ids", {**answers, **ids})
+    imported = import_dataset(folder, ImportOptions(slug="tiny", primary="EM", runs_only=True))
+    assert imported.dataset.primary_measure == "EM"
+    assert scoring_target(imported.version, qrels=imported.qrels).corpus is None
 
 
 DIVERSITY = "q1 1 d1 2\nq1 2 d1 1\nq1 1 d2 1\nq2 1 d3 1\n"

@@ -251,6 +251,6 @@ def test_query_pages_show_answers_side_by_side(tmp_path: Path, api: Api, client:
     assert "<b>Rome</b> · <b>Roma</b>" in " ".join(page.split())
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "<script>alert" not in page
-    assert "confidence 0.25" in page
+    assert "Confidence: 0.25" in page
     assert page.count("word ") < 200
     assert client.get(f"/datasets/{SLUG}/queries/q9/").status_code == 404

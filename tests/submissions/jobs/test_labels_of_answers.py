@@ -105,8 +105,10 @@ def test_labels_score_runs_whose_answers_are_all_labeled(
     submit(api, answer_run({"q1": {"answer": ""}}), "First")
     submit(api, answer_run({"q2": {"answer": "<b>Milan</b>"}}), "Second")
     page = merge(judge, [*all_labels(), label("q0", "Lutetia", 1)])
-    assert "<dt>Labels of answers that no run gives</dt><dd>1</dd>" in page
-    assert "Ana: 1 (runs: 1)." in page
+    assert "<dt>Labels without a matching answer</dt><dd>1</dd>" in page
+    assert "Answers without a label of Ana: 1 (runs: 1)." in page
+    assert "<dt>Lines</dt>" not in page
+    assert "Same label already" in one_line(page)
     call_command("set_measures", SLUG, "EM", CORRECT_BY_ANA, by=User.objects.get(is_staff=True).email, why="judged")
     assert means("First")[CORRECT_BY_ANA] == pytest.approx(4 / 6)  # one wrong, one unanswered
     assert CORRECT_BY_ANA not in means("Second")
@@ -175,7 +177,7 @@ def test_labels_are_imported_by_command(tmp_path: Path, api: Api, judith: User) 
     assert not JudgementImport.objects.exists()
     call_command("import_judgements", SLUG, str(path), **options)
     assert "5 new, 0 the same, 0 conflicts (0 higher, 0 lower); 5 queries" in out.getvalue()
-    assert "Answers without a label of Ana: 1. Labels of answers that no run gives: 0." in out.getvalue()
+    assert "Answers without a label of Ana: 1. Labels without a matching answer: 0." in out.getvalue()
     assert "Qrels v2: the stored runs are being rescored." in out.getvalue()
     with pytest.raises(CommandError, match="JSON, which is not supported for judgments"):
         call_command("import_judgements", SLUG, str(path), **{**options, "labels": False, "judge": "NIST"})
@@ -250,6 +252,14 @@ def test_every_problem_of_a_file_is_listed_and_nothing_is_stored(tmp_path: Path,
     too_many = [label("q0", "Paris", 1, judge=f"J{number}") for number in range(21)]
     assert 'more than 20 judges</td><td class="n">21</td>' in one_line(send(judge, too_many).content.decode())
     assert "the file has no labels" in send(judge, ["\n"]).content.decode()
+
+
+def test_an_import_names_a_few_judges_and_counts_many(tmp_path: Path, judge: Client) -> None:
+    import_capitals(tmp_path)
+    send(judge, [label("q0", "Paris", 1, judge=name) for name in ("Ana", "Ben")])
+    send(judge, [label("q0", "Paris", 1, judge=f"Assessor {number} of the track") for number in range(20)])
+    names = JudgementImport.objects.order_by("pk").values_list("judge_name", flat=True)
+    assert list(names) == ["Ana, Ben", "20 judges"]
 
 
 def test_unlabeled_answers_are_downloaded_with_a_pool(tmp_path: Path, api: Api, judge: Client, judith: User) -> None:
@@ -361,13 +371,21 @@ def test_a_model_labels_answers_within_its_budget_and_resumes(
         label_answers(address, tmp_path / "other.jsonl", judith, model="other-model")
 
 
-def test_failures_of_a_model_are_counted_and_labels_kept(tmp_path: Path, api: Api, judith: User) -> None:
+def test_failures_of_a_model_are_counted_and_labels_kept(
+    tmp_path: Path, api: Api, judith: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import_capitals(tmp_path)
     submit(api, answer_run({"q0": {"answer": "mute"}}), "First")
     with endpoint() as address:
         said = label_answers(address, tmp_path / "labels.jsonl", judith)
         assert said.startswith("5 answers labeled, 1 left; 6 requests.")
         assert json.loads((tmp_path / "labels.jsonl").read_text().splitlines()[-1])["failures"] == 1
+    waits: list[float] = []
+    monkeypatch.setattr(chat_judge.time, "sleep", waits.append)
+    with endpoint(*[503] * 4) as address:
+        said = label_answers(address, tmp_path / "busy.jsonl", judith, limit=1)
+        assert said.startswith("0 answers labeled, 6 left; 4 requests. The last failure: no answer in 4 attempts.")
+    assert waits == [1, 2, 4], "the judge gives up after the last attempt without another wait"
     with endpoint(*[401] * 20) as address:
         said = label_answers(address, tmp_path / "more.jsonl", judith)
         assert said.startswith("0 answers labeled, 6 left; 6 requests. The last failure: status 401.")
