@@ -15,6 +15,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from evaluation.archives.compression import SIZE, FileLimits, describe_bytes, open_lines
 from evaluation.core.problems import InvalidContent, LineProblems, ProblemCode
 from evaluation.judgements.forms import is_number
@@ -313,8 +315,10 @@ def find_response(source: Path, query_id: str) -> Response | None:
     """Return the response to one query in an accepted answer run, or None."""
     run, limits, name = AnswerRun(), FileLimits(), query_id.encode()
     for number, line in enumerate(open_lines(source, limits, limits.max_json_bytes), 1):
-        if name in line or b"\\u" in line:  # Escaped ids have other bytes.
-            _add_line(run, bytearray(line.removeprefix(BYTE_ORDER_MARK)), number, limits, LineProblems())
+        line = line.removeprefix(BYTE_ORDER_MARK)
+        # Escaped ids have other bytes. The fast parser selects the line, because others may be numerous.
+        if (name in line or b"\\" in line) and _read_query(orjson.loads(line)) == query_id:
+            _add_line(run, bytearray(line), number, limits, LineProblems())
         if query_id in run.responses:
             return run.responses[query_id]
     return None

@@ -80,15 +80,15 @@ def _split_words(text: str) -> list[str]:
 
     A word is a run of letters, digits, and marks, or another single character, such as a punctuation mark.
     """
-    words, is_in_word = list[str](), False
+    words, is_in_word = list[list[str]](), False
     for character in unicodedata.normalize("NFD", text).lower():
         kind = unicodedata.category(character)[0]
         if kind in "LNM" and is_in_word:
-            words[-1] += character
+            words[-1].append(character)
         elif kind not in "ZC":
-            words.append(character)
+            words.append([character])
         is_in_word = kind in "LNM"
-    return words
+    return ["".join(word) for word in words]
 
 
 @dataclass(frozen=True)
@@ -475,13 +475,13 @@ def calibration_error(
     """Return |accuracy - confidence| of each query's bin, over ten bins of confidence: Guo et al. (2017)."""
     correct = answer_in(queries, responses, answers)
     stated = [responses[query].confidence if query in responses else 0.0 for query in queries]
-    bins = [min(int(confidence * 10), 9) for confidence in stated]
-    values = []
-    for own_bin in bins:
+    bins = [next(number for number in range(1, 11) if confidence * 10 <= number) for confidence in stated]
+    gaps = {}
+    for own_bin in set(bins):
         members = [number for number, each in enumerate(bins) if each == own_bin]
         accuracy = sum(correct[number] for number in members) / len(members)
-        values.append(abs(accuracy - sum(stated[number] for number in members) / len(members)))
-    return values
+        gaps[own_bin] = abs(accuracy - sum(stated[number] for number in members) / len(members))
+    return [gaps[own_bin] for own_bin in bins]
 
 
 def stated_figure(figure: str) -> ResponseReference:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import Q
 
-from evaluation.judgements.responses import STATED_FIGURES
+from evaluation.judgements.responses import ECE, STATED_FIGURES
 from evaluation.measures.registry import upper_bound_name
 from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, System
 from leaderboard.results.mteb import ORIGINALS, collection_key
@@ -19,7 +19,7 @@ JUDGED, HOLE = "Judged@10", "Hole@10"
 JUDGED_MEASURES = (JUDGED, HOLE)
 #: Prefixes of measures that reveal which documents or queries are judged. A team could state a different power of two
 #: for each query and read the judged queries off the mean.
-REVEALING = ("Hole", "Judged", "Upper", *STATED_FIGURES)
+REVEALING = ("Hole", "Judged", "Upper", ECE, *STATED_FIGURES)
 
 
 def upper_bound_measures(dataset: Dataset) -> tuple[str, ...]:

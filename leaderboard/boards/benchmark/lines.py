@@ -67,6 +67,13 @@ class SystemLine:
         return self.key[2]
 
     @property
+    def reference_type(self) -> str:
+        """Type of run of the first scored result that is a reference, or an empty string."""
+        if self.ranked_in != SCORED:
+            return ""
+        return next((result.run_type for result in self.results if result.run_type in REFERENCE_TYPES), "")
+
+    @property
     def parameters(self) -> int | None:
         """Number of the model's parameters, counted for a result or else declared."""
         for result in self.results:
@@ -276,7 +283,7 @@ def line_kinds(lines: Sequence[SystemLine]) -> list[str]:
     """Return the kind that each line is ranked in."""
     kinds = []
     for line in lines:
-        kind = REFERENCE if line.entry.run_type in REFERENCE_TYPES else CLOSED if line.entry.closed_api else SCORED
+        kind = REFERENCE if line.reference_type else CLOSED if line.entry.closed_api else SCORED
         kinds.append(kind if line.ranked_in == SCORED else line.ranked_in)
     return kinds
 
