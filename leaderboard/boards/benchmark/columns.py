@@ -316,7 +316,7 @@ def _common_entry(line: SystemLine, provenance: str, group: str) -> EntryRow:
         system=entry.system, slug=entry.slug, architecture=entry.architecture, provenance=provenance, scores={},
         comparison_group=group, training="", visibility="public", published="", pk=0, team=entry.team,
         team_slug=entry.team_slug, source_key=entry.source_key, configuration=line.configuration,
-        is_baseline=int(bool(line.baseline_on)), challenged=entry.challenged,
+        is_baseline=int(bool(line.baseline_on)), challenged=entry.challenged, run_type=entry.run_type,
     )  # fmt: skip
 
 

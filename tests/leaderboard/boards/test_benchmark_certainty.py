@@ -98,6 +98,8 @@ def test_reference_rows_are_not_tested_as_a_ranking(scored: list[Dataset]) -> No
     board = board_of()
     assert row_of(board, "Best").certainty is not None
     assert row_of(board, "Gold evidence").certainty is None
+    assert board.summary is not None
+    assert "gold evidence 0.500" in board.summary.text.lower()
 
 
 def test_the_same_results_are_tested_once_and_new_ones_again(scored: list[Dataset]) -> None:
