@@ -6,7 +6,7 @@ from evaluation.judgements.responses import ECE
 from leaderboard.boards.dataset_board import select_measures
 from leaderboard.boards.model import Member
 from leaderboard.boards.state import BoardState
-from leaderboard.models import Entry
+from leaderboard.models import Entry, can_be_best
 from leaderboard.results.board_rows.entry_rows import EntryRow, present_group
 from leaderboard.results.records import per_query_means
 from leaderboard.results.significance.computing import Values, analyse_values
@@ -34,7 +34,7 @@ def slice_entries(
     scores, columns = _read_values([entry.pk for entry in scored_entries], queries, measure)
     compared_entries = [entry for entry in public_entries if entry.pk in columns]
     baseline = next((entry.pk for entry in reversed(compared_entries) if entry.is_baseline), None)
-    closed = [entry.pk for entry in compared_entries if not entry.can_be_best]
+    closed = [entry.pk for entry in compared_entries if not can_be_best(entry.closed_api, entry.run_type)]
     board = ComparedBoard(member.dataset_id, group, [each.pk for each in compared_entries], baseline, [measure], closed)
     content = {}
     if (
