@@ -12,7 +12,9 @@ from django.core.management import call_command
 from django.test import Client
 
 from leaderboard.core.audit import acting
-from leaderboard.models import Entry, Run
+from leaderboard.core.storage.runs import run_path
+from leaderboard.models import Benchmark, Dataset, Entry, Run
+from leaderboard.results.measures import RefusedMeasures, set_measures
 from leaderboard.results.publishing.protection import request_change
 from leaderboard.results.publishing.publication import publish_due
 from leaderboard.results.publishing.visibility import name_baseline
@@ -254,3 +256,37 @@ def test_query_pages_show_answers_side_by_side(tmp_path: Path, api: Api, client:
     assert "Confidence: 0.25" in page
     assert page.count("word ") < 200
     assert client.get(f"/datasets/{SLUG}/queries/q9/").status_code == 404
+
+
+def test_references_do_not_break_benchmarks_and_home(tmp_path: Path, api: Api, client: Client) -> None:
+    dataset = import_capitals(tmp_path).dataset
+    benchmark = Benchmark.objects.create(slug="answers", name="Answers", measure="EM")
+    benchmark.members.create(dataset=dataset, position=0)
+    submit(api, answer_run(), system="Agent")
+    submit(api, answer_run(citations=[]), system="Gold", run_type="gold")
+    for address in ("/", "/datasets/", "/benchmarks/answers/", f"/datasets/{SLUG}/"):
+        assert client.get(address).status_code == 200
+    rows = client.get("/benchmarks/answers/board.json").json()["rows"]
+    assert {row["system"]: row["rank"] for row in rows if row["system"] != "BM25"} == {"Agent": 1, "Gold": None}
+
+
+def test_calibration_errors_are_not_tested_and_not_shown_with_hidden_answers(
+    tmp_path: Path, api: Api, client: Client
+) -> None:
+    dataset = import_capitals(tmp_path, measures=("ECE",)).dataset
+    submit(api, answer_run(confidence=0.9), system="Agent")
+    submit(api, answer_run({"q0": {"answer": "?"}}, confidence=0.9), system="Other")
+    rows = client.get(f"/datasets/{SLUG}/board.json?measure=ECE").json()["rows"]
+    assert [row["certainty"] for row in rows] == [None] * 3
+    Dataset.objects.filter(pk=dataset.pk).update(hidden=True)
+    with acting(None, "a measure"), pytest.raises(RefusedMeasures, match="ECE reveals"):
+        set_measures(Dataset.objects.get(pk=dataset.pk), "EM", ["ECE"])
+
+
+def test_a_missing_run_does_not_prevent_the_page_of_a_query(tmp_path: Path, api: Api, client: Client) -> None:
+    import_capitals(tmp_path)
+    submit(api, answer_run())
+    run_path(Run.objects.get(origin="uploaded").sha256).unlink()
+    page = client.get(f"/datasets/{SLUG}/queries/q2/")
+    assert page.status_code == 200
+    assert "Rome" in page.content.decode()
