@@ -74,8 +74,8 @@ setup(distclass=Compiled, cmdclass={"bdist_wheel": PlatformWheel})
 """
 README = """# runboard-eval
 
-Evaluation tools for information retrieval, as a Runboard site uses them: `runboard-eval check`, `score`, `compare`,
-`fuse`, `retrieve`, and `pack`. To run models, install the wheel with the extra `[neural]`:
+Evaluation tools for information retrieval, as a Runboard site uses them: `runboard-eval check`, `score`,
+`score-answers`, `compare`, `fuse`, `retrieve`, and `pack`. To run models, install the wheel with the extra `[neural]`:
 `pip install "$(echo runboard_eval-*.whl)[neural]"`.
 
 ```

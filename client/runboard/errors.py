@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -103,5 +104,5 @@ def format_problem(problem: Mapping[str, Any]) -> str:
     file_prefix = f"{problem['file']}: " if problem.get("file") else ""
     lines = ", ".join(map(str, problem.get("lines") or []))
     message = str(problem.get("message", problem.get("code", "")))
-    line_suffix = f" (line {lines})" if lines and "line " not in message else ""
+    line_suffix = f" (line {lines})" if lines and not re.search(r"\bline \d", message) else ""
     return f"  {file_prefix}{message}{line_suffix}. {problem.get('hint', '')}".replace("..", ".").rstrip()

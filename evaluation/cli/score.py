@@ -1,4 +1,4 @@
-"""Commands `score`, `check`, and `compare` of `python -m evaluation`."""
+"""Commands `score`, `score-answers`, `check`, and `compare` of `python -m evaluation`."""
 
 import argparse
 import json
@@ -11,21 +11,25 @@ from typing import TextIO
 
 import numpy as np
 
-from evaluation.archives.compression import FileLimits, open_lines
+from evaluation.archives.compression import FileLimits, open_blocks, open_lines
 from evaluation.cli.retrieve import Subparsers, show_problems
 from evaluation.collections.beir import read_corpus, read_queries
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.problems import EndlessPattern, InvalidContent, Report, at_lines
 from evaluation.judgements.answers import read_answers
 from evaluation.judgements.qrels import read_excluded, read_qrels
+from evaluation.judgements.subtopics import read_subtopics
 from evaluation.measures import registry
+from evaluation.runs.answer_runs import read_answer_run, read_response_files
 from evaluation.runs.score import ScoredRun, ScoringTarget, check_run, score_run
 from evaluation.statistics.comparison import compare_paired
 from evaluation.statistics.randomisation import holm
 
+_RUN_HELP = "run: TREC, a table, JSON, or an answer run"
+
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Add the commands `score`, `check`, and `compare` with their options.
+    """Add the commands `score`, `score-answers`, `check`, and `compare` with their options.
 
     Each command sets `run`, a function from the parsed arguments to the exit status.
     """
@@ -34,24 +38,28 @@ def add_parser(subparsers: Subparsers) -> None:
         help="score a run",
         description="Score a run as the site does. Means are over all judged queries.",
     )
-    score.add_argument("--qrels", required=True, type=Path, help="TREC qrels, or BEIR's test.tsv; may be compressed")
-    score.add_argument("--run", required=True, type=Path, dest="run_file", help="run: TREC, a table, or JSON")
+    score.add_argument("--run", required=True, type=Path, dest="run_file", help=_RUN_HELP)
     _add_measures_option(score)
-    score.add_argument("--candidates-only", action="store_true", help="skip documents that are not judged")
-    score.add_argument("--excluded", type=Path, help="excluded.tsv: documents to omit from the rankings of queries")
-    score.add_argument("--answers", type=Path, help="answers.jsonl, for Answer@k and R@2kt")
-    score.add_argument("--corpus", type=Path, help="corpus.jsonl with the texts in which answers are searched")
-    score.add_argument("--per-query", action="store_true", help="also print a row for every judged query")
-    score.add_argument("--relevance-level", type=int, default=1, metavar="GRADE",
-                       help="lowest grade that is relevant for binary measures (default: %(default)s)")  # fmt: skip
-    _add_common(score)
+    _add_scoring_options(score)
     score.set_defaults(run=run_score)
+    score_answers = subparsers.add_parser(
+        "score-answers",
+        help="score an answer run",
+        description="Score an answer run as the site does, by every measure that the run supports, and list the "
+        "reasons for the other measures. Means are over all judged queries.",
+    )
+    score_answers.add_argument("--run", required=True, type=Path, dest="run_file",
+                               help="answer run, or folder with a JSON file per query (BrowseComp-Plus)")  # fmt: skip
+    score_answers.add_argument("--measures", type=_parse_measures, default=(), help="further measures, comma-separated")
+    score_answers.add_argument("--output", type=Path, help="write the run as a JSON Lines file for submission")
+    _add_scoring_options(score_answers)
+    score_answers.set_defaults(run=run_score_answers)
     check = subparsers.add_parser(
         "check",
         help="check a run file",
         description="Report all problems of a run, as the site does.",
     )
-    check.add_argument("--run", required=True, type=Path, dest="run_file", help="run: TREC, a table, or JSON")
+    check.add_argument("--run", required=True, type=Path, dest="run_file", help=_RUN_HELP)
     check.add_argument("--queries", type=Path, help="the dataset's queries.jsonl")
     documents = check.add_mutually_exclusive_group()
     documents.add_argument("--corpus", type=Path, help="the dataset's corpus.jsonl")
@@ -70,6 +78,20 @@ def add_parser(subparsers: Subparsers) -> None:
     _add_measures_option(compare)
     compare.add_argument("--json", action="store_true", help="print JSON, with unrounded values")
     compare.set_defaults(run=run_compare)
+
+
+def _add_scoring_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `score` and `score-answers` have in common."""
+    parser.add_argument("--qrels", required=True, type=Path, help="TREC qrels, or BEIR's test.tsv; may be compressed")
+    parser.add_argument("--candidates-only", action="store_true", help="skip documents that are not judged")
+    parser.add_argument("--excluded", type=Path, help="excluded.tsv: documents to omit from the rankings of queries")
+    parser.add_argument("--answers", type=Path, help="answers.jsonl with correct answers, such as for EM and Answer@k")
+    parser.add_argument("--corpus", type=Path, help="corpus.jsonl with texts to search, for Answer@k and R@2kt")
+    parser.add_argument("--subtopics", type=Path, help="subtopic-qrels.txt: subtopics of pairs in the qrels")
+    parser.add_argument("--per-query", action="store_true", help="also print a row for every judged query")
+    parser.add_argument("--relevance-level", type=int, default=1, metavar="GRADE",
+                        help="lowest grade that is relevant for binary measures (default: %(default)s)")  # fmt: skip
+    _add_common(parser)
 
 
 def _add_measures_option(parser: argparse.ArgumentParser) -> None:
@@ -103,8 +125,27 @@ def _parse_measures(text: str) -> tuple[registry.Measure, ...]:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def run_score(arguments: argparse.Namespace) -> int:
-    """Print a run's scores and return the exit status.
+def run_score_answers(arguments: argparse.Namespace) -> int:
+    """Print the scores of an answer run, which may be a folder of responses. Return the exit status of `run_score`."""
+    run, names = arguments.run_file, list[str]()
+    try:
+        if arguments.run_file.is_dir():
+            run, names = read_response_files(arguments.run_file)
+        read_answer_run(run, FileLimits())
+        if arguments.output:
+            arguments.output.write_bytes(b"".join(open_blocks(run)))
+    except InvalidContent as error:
+        lines = sorted({line for problem in error.report.errors for line in problem.lines})
+        for line in lines if names else ():
+            print(f"line {line} of the run is {names[line - 1]}", file=sys.stderr)
+        return _refuse(arguments.run_file, error.report, arguments.json)
+    measures = [*map(registry.parse_measure, registry.RESPONSE_MEASURES), *arguments.measures]
+    arguments.measures = tuple(dict.fromkeys(measures))
+    return run_score(arguments, run)
+
+
+def run_score(arguments: argparse.Namespace, run: Path | bytes | None = None) -> int:
+    """Print the scores of a run, by default of the file in the arguments, and return the exit status.
 
     The status is 1 if a file is not usable, and 2 if a measure needs a missing option.
     """
@@ -113,6 +154,8 @@ def run_score(arguments: argparse.Namespace) -> int:
         qrels = read_qrels(path)
         path = arguments.answers
         answers = read_answers(path) if path else None
+        path = arguments.subtopics
+        subtopics = read_subtopics(path) if path else None
         path = arguments.excluded
         excluded = read_excluded(path) if path else None
     except InvalidContent as error:
@@ -121,17 +164,16 @@ def run_score(arguments: argparse.Namespace) -> int:
         qrels=qrels, query_ids=qrels.query_ids, hidden=False, names_queries=True,
         relevance_level=arguments.relevance_level, drop_self_matches=arguments.drop_self_matches,
         candidates_only=arguments.candidates_only, excluded=excluded, answers=answers, corpus=arguments.corpus,
-        measures=tuple(measure.name for measure in arguments.measures),
+        subtopics=subtopics, measures=tuple(measure.name for measure in arguments.measures),
     )  # fmt: skip
-    text_measures = [measure.name for measure in arguments.measures if measure.family.reads_texts]
-    if text_measures and (answers is None or arguments.corpus is None):
-        print(
-            f"{' and '.join(text_measures)} cannot be computed without --answers and --corpus.",
-            file=sys.stderr,
-        )
-        return 2
+    for measure in arguments.measures:
+        lacks_texts = measure.family.reads_texts and (answers is None or arguments.corpus is None)
+        if lacks_texts or (measure.family.reads_subtopics and subtopics is None):
+            options = "--answers and --corpus" if lacks_texts else "--subtopics"
+            print(f"{measure.name} cannot be computed without {options}.", file=sys.stderr)
+            return 2
     try:
-        scored_run = score_run(arguments.run_file, target, arguments.measures)
+        scored_run = score_run(run or arguments.run_file, target, arguments.measures)
     except EndlessPattern as error:
         return _refuse(arguments.answers, error.report, arguments.json)
     except InvalidContent as error:
@@ -142,6 +184,7 @@ def run_score(arguments: argparse.Namespace) -> int:
             "means": scored_run.means,
             "queries": len(scored_run.query_ids),
             "missing_queries": scored_run.missing_queries,
+            "omitted_measures": dict(scored_run.omitted_measures),
             **scored_run.report.as_dict(),
         }
         if arguments.per_query:
@@ -150,6 +193,8 @@ def run_score(arguments: argparse.Namespace) -> int:
         _print_json(result)
         return 0
     _print_problems(scored_run.report, sys.stderr)
+    for name, reason in scored_run.omitted_measures.items():
+        print(f"{name} is omitted: {reason}", file=sys.stderr)
     _print_scores(scored_run, arguments.per_query)
     return 0
 

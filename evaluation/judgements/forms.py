@@ -4,7 +4,7 @@ import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from evaluation.collections.beir import BYTE_ORDER_MARK, MAX_ID_BYTES
 from evaluation.collections.tables import column_places
@@ -14,6 +14,11 @@ _GRADE = re.compile(r"([+-]?[0-9]{1,9})(?:\.0*)?")
 _COLUMNS = ("query-id", "corpus-id", "score")
 #: Pattern of column names. They have no digits, so that no line of judgments is mistaken for a header.
 _NAME = re.compile(r"[^\W\d][^\d]*|#.*")
+
+
+def is_number(value: Any, low: float, high: float) -> bool:
+    """Return whether a JSON value is a number from `low` to `high`."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
 
 
 def is_id(name: bytes) -> bool:
@@ -38,7 +43,8 @@ PROBLEMS = {
     ),
     "json": (
         "JSON, which is not supported for judgments: {lines}",
-        "Write a line for each judgment: `query-id<TAB>corpus-id<TAB>score`.",
+        "Write a line for each judgment: `query-id<TAB>corpus-id<TAB>score`. For labels of answers, choose “judges in "
+        "the file” or pass --labels.",
     ),
     "run": (
         "a run (six fields with a score), not judgments: {lines}",

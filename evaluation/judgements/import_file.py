@@ -146,7 +146,7 @@ def read_judgements(
     """
     findings = LineProblems()
     collector = _JudgementCollector(findings, max(highest, HIGHEST_GRADE), scale)
-    lines = judgement_lines(_limit_lines(open_lines(path, LIMITS, LONGEST_LINE)), findings, unguard_cell)
+    lines = judgement_lines(limit_lines(open_lines(path, LIMITS, LONGEST_LINE)), findings, unguard_cell)
     while batch := list(islice(lines, _BATCH_LINES)):
         valid_lines = []
         for line in batch:
@@ -186,7 +186,7 @@ def unguard_cell(cell: str) -> str:
     return cell.removeprefix(GUARD)
 
 
-def _limit_lines(lines: Iterator[bytes]) -> Iterator[bytes]:
+def limit_lines(lines: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the lines. Raises InvalidContent if there are too many."""
     for number, line in enumerate(lines, 1):
         if number > MAX_LINES:

@@ -142,12 +142,14 @@ JudgeGrades = Sequence[tuple[Judge, Grades]]
 
 
 def agreement_sentence(agreement: Mapping[str, Any]) -> str:
-    """Describe an entry of `agreements` in a sentence."""
+    """Describe an entry of `agreements`, or of the `agreement` of `labels.summarize_judges`, in a sentence."""
     first, second = agreement["judges"]
     kappas = [
         "not defined" if kappa is None else f"{kappa:.2f}".replace("-", "−")
-        for kappa in (agreement["kappa"], agreement["kappa_relevant"])
+        for kappa in (agreement["kappa"], agreement.get("kappa_relevant"))
     ]
+    if "answers" in agreement:
+        return f"{first} and {second} both labeled {agreement['answers']:,} answers: Cohen’s κ {kappas[0]}."
     return (
         f"{first} and {second} both judged {agreement['pairs']:,} pairs: Cohen’s κ {kappas[0]}, "
         f"of relevant or not {kappas[1]}."

@@ -27,10 +27,13 @@ from evaluation.kernel.layout import pad_text
 from evaluation.kernel.library import JudgedTable, compute_keys
 
 #: Texts for lines that cannot be used: code → (message, hint).
-_PROBLEMS = {
+QRELS_PROBLEMS = {
     **PROBLEMS,
     "grade": ("a grade that is not a whole number: {lines}", "Write grades as 0, 1, 2 …"),
-    "duplicate": ("a document judged twice for a query: {lines}", "Judge each document once per query."),
+    "duplicate": (
+        "a document judged twice for a query: {lines}",
+        "Judge each document once per query. Name judgments by subtopic subtopic-qrels.txt.",
+    ),
     "empty": ("the file has no judgments", "Check that you chose the right file."),
 }
 _EXCLUDED_COLUMNS = ("query-id", "corpus-id")
@@ -70,6 +73,9 @@ class Qrels:
         document_offsets: Judgment i is of the document `documents[document_offsets[i]:document_offsets[i + 1]]`.
         grades: Grade of each judgment, ≥ 0.
         negative_count: Number of negative grades, which mean unjudged and are omitted.
+        pool: The judgments and the pairs with negative grades; None without such pairs. In place of grades it stores
+            judgment numbers. With n judgments, a pair with a negative grade has n, or n + 1 if its document is judged
+            for another query.
     """
 
     query_ids: tuple[str, ...]
@@ -78,6 +84,7 @@ class Qrels:
     document_offsets: NDArray[np.int64]
     grades: NDArray[np.int32]
     negative_count: int = 0
+    pool: Qrels | None = None
     _tables: dict[int, JudgedTable] = field(default_factory=dict, repr=False, compare=False)
     #: Values by query that measures derive only from the judgments, by name. They are computed with the first run.
     cached_values: dict[str, NDArray[np.float64]] = field(default_factory=dict, repr=False, compare=False)
@@ -96,7 +103,7 @@ class Qrels:
     def _from_bytes(cls, judgements: Mapping[bytes, Mapping[bytes, int]]) -> Qrels:
         """Build qrels from `{query id: {document id: grade}}` in UTF-8.
 
-        Negative grades are only counted, but their queries are included.
+        Queries with only negative grades are included.
         """
         queries = sorted(judgements)
         documents: list[bytes] = []
@@ -109,6 +116,18 @@ class Qrels:
             documents += [document for document, _ in valid_items]
             grades += [grade for _, grade in valid_items]
             counts.append(len(documents))
+        pool = None
+        if negative_count:
+            numbers, judged_documents = iter(range(len(documents))), set(documents)
+            pool = cls._from_bytes(
+                {
+                    query: {
+                        document: next(numbers) if grade >= 0 else len(documents) + (document in judged_documents)
+                        for document, grade in sorted(judgements[query].items())
+                    }
+                    for query in queries
+                }
+            )
         return cls(
             query_ids=tuple(query.decode() for query in queries),
             offsets=np.array(counts, np.int64),
@@ -116,6 +135,7 @@ class Qrels:
             document_offsets=np.cumsum([0, *map(len, documents)], dtype=np.int64),
             grades=np.array(grades, np.int32),
             negative_count=negative_count,
+            pool=pool,
         )
 
     @property
@@ -158,17 +178,24 @@ class Qrels:
     def without_pairs(self, pairs: Mapping[bytes, Collection[bytes]]) -> Qrels:
         """Return these judgments without the given `{query id: document ids}`, but with the same queries."""
         remaining_grades: dict[bytes, dict[bytes, int]] = {query.encode(): {} for query in self.query_ids}
-        for query, document, grade in self.judgements():
+        for query, document, grade in (self.pool or self).judgements():
+            if self.pool:
+                grade = int(self.grades[grade]) if grade < len(self.grades) else -1
             if document.encode() not in pairs.get(query.encode(), ()):
                 remaining_grades[query.encode()][document.encode()] = grade
         return self._from_bytes(remaining_grades)
 
     def table(self, seed: int) -> JudgedTable:
-        """Return the lookup keys of the scoring kernel, built once per hash seed."""
+        """Return the lookup keys of the scoring kernel, built once per hash seed.
+
+        The kernel returns judgment numbers in place of grades; see `pool` for pairs with negative grades.
+        """
         if seed not in self._tables:
-            text = pad_text(self.documents.tobytes())
-            keys = compute_keys(text, self.document_offsets, seed)
-            self._tables[seed] = JudgedTable(self.offsets, keys, self.document_offsets, text, self.grades)
+            pairs = self.pool or self
+            text = pad_text(pairs.documents.tobytes())
+            keys = compute_keys(text, pairs.document_offsets, seed)
+            judgement_numbers = pairs.grades if self.pool else np.arange(len(self.grades), dtype=np.int32)
+            self._tables[seed] = JudgedTable(pairs.offsets, keys, pairs.document_offsets, text, judgement_numbers)
         return self._tables[seed]
 
 
@@ -190,9 +217,9 @@ def read_grades(path: Path | str) -> dict[bytes, dict[bytes, int]]:
     problems = LineProblems()
     for line in judgement_lines(open_lines(path), problems):
         grade = whole_grade(line.grade)
-        if code := _add_judgement(judgements, line.query.encode(), line.document.encode(), grade):
+        if code := add_judgement(judgements, line.query.encode(), line.document.encode(), grade):
             problems.note(code, line.number)
-    return _check_complete(judgements, problems, _PROBLEMS)
+    return check_complete(judgements, problems, QRELS_PROBLEMS)
 
 
 def read_excluded(path: Path) -> Qrels:
@@ -203,7 +230,7 @@ def read_excluded(path: Path) -> Qrels:
     """
     problems = LineProblems()
     pairs = _read_pairs(path, _EXCLUDED_COLUMNS, problems)
-    return Qrels._from_bytes(_check_complete(pairs, problems, _EXCLUDED_PROBLEMS))
+    return Qrels._from_bytes(check_complete(pairs, problems, _EXCLUDED_PROBLEMS))
 
 
 def read_tags(path: Path) -> dict[str, list[str]]:
@@ -212,7 +239,7 @@ def read_tags(path: Path) -> dict[str, list[str]]:
     Raises InvalidContent with every class of problem in the file and its first lines.
     """
     problems = LineProblems()
-    pairs = _check_complete(_read_pairs(path, _TAG_COLUMNS, problems, _TAG), problems, _TAG_PROBLEMS)
+    pairs = check_complete(_read_pairs(path, _TAG_COLUMNS, problems, _TAG), problems, _TAG_PROBLEMS)
     return {query.decode(): [tag.decode() for tag in tags] for query, tags in pairs.items()}
 
 
@@ -237,12 +264,12 @@ def _read_pairs(
             problems.note("encoding", number)
         elif pattern is not None and not pattern.fullmatch(fields[1]):
             problems.note("tag", number)
-        elif code := _add_judgement(pairs, fields[0], fields[1], 0):
+        elif code := add_judgement(pairs, fields[0], fields[1], 0):
             problems.note(code, number)
     return pairs
 
 
-def _add_judgement(
+def add_judgement(
     judgements: dict[bytes, dict[bytes, int]], query: bytes, document: bytes, grade: int | None
 ) -> str | None:
     """Add a judgment. Return the code of its problem, or None."""
@@ -257,7 +284,7 @@ def _add_judgement(
     return None
 
 
-def _check_complete(
+def check_complete(
     judgements: dict[bytes, dict[bytes, int]], problems: LineProblems, texts: Mapping[str, tuple[str, str]]
 ) -> dict[bytes, dict[bytes, int]]:
     """Return the judgments unchanged. Raises InvalidContent if there are problems, or no judgments."""

@@ -15,10 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.judgements.answers import Answers, PatternSearch, join_tokens, tokenize
+from evaluation.judgements.labels import Labels, score_labels
 
 Values = NDArray[np.float64]
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+#: Name of the calibration error. A query's value depends on its bin, so means over other queries and tests are invalid.
+ECE = "ECE"
 #: Number of bins of equal width for the calibration error.
 CALIBRATION_BINS = 10
 #: Measures of stated figures, and the attributes of `Response` that they read.
@@ -63,12 +66,15 @@ def token_f1(answer: str, correct: str) -> float:
 
 
 def score_responses(
-    query_ids: Sequence[str], responses: Mapping[str, Response], answers: Mapping[str, Answers] | None
+    query_ids: Sequence[str],
+    responses: Mapping[str, Response],
+    answers: Mapping[str, Answers] | None,
+    labels: Labels | None = None,
 ) -> dict[str, Values]:
     """Return a value per query for each measure that the responses allow, by name of the measure.
 
-    Measures of correctness need `answers`, and other measures a figure in every response. A query without response or
-    without answers scores 0. Raises EndlessPattern.
+    Measures of correctness need `answers`, measures of judges labels of all answers, and other measures a figure in
+    every response. A query without response or without answers scores 0. Raises EndlessPattern.
     """
     given = [responses.get(query) for query in query_ids]
     scores = {
@@ -76,6 +82,9 @@ def score_responses(
         for name, figure in STATED_FIGURES.items()
         if all(getattr(response, figure) is not None for response in given if response)
     }
+    if labels is not None:
+        texts = {query: response.answer for query, response in responses.items()}
+        scores |= score_labels(query_ids, texts, labels)
     if answers is None:
         return scores
     search, rows = PatternSearch(), []
@@ -85,7 +94,7 @@ def score_responses(
     scores |= {"EM": exact, "AnswerF1": f1, "AnswerIn": contained}
     confidences = [response.confidence if response else 0.0 for response in given]
     if all(confidence is not None for confidence in confidences):
-        scores["ECE"] = calibration_gaps(np.array(confidences, np.float64), contained)
+        scores[ECE] = calibration_gaps(np.array(confidences, np.float64), contained)
     return scores
 
 
@@ -111,7 +120,7 @@ def calibration_gaps(confidences: Values, is_correct: Values) -> Values:
     The mean of the gaps is the expected calibration error of Guo et al. (ICML 2017), equation 3, over ten bins of equal
     width.
     """
-    bins = np.minimum((confidences * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
+    bins = np.maximum(np.ceil(confidences * CALIBRATION_BINS).astype(np.int64) - 1, 0)
     counts, differences = np.bincount(bins), np.bincount(bins, confidences - is_correct)
     gaps: Values = np.abs(differences[bins]) / counts[bins]
     return gaps

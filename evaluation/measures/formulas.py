@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from evaluation.judgements.answers import FoundAnswers
 from evaluation.judgements.qrels import Qrels
+from evaluation.judgements.subtopics import Subtopics
 
 Values = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -42,7 +43,11 @@ class JudgedRankings:
         relevance_level: Lowest relevant grade for binary measures that do not specify one.
         answers: Positions of answers in the texts, if known.
         response_scores: Scores of the responses of an answer run, by measure; None for other runs.
-        cited: The citations of an answer run.
+        citations: Rankings of the cited documents; None for other runs.
+        judgement_number: Number of the judgment of each retrieved judged document.
+        pooled: Row in the qrels and rank of each retrieved document with a negative grade, which means pooled but not
+            judged. Shape (2, documents), sorted.
+        subtopics: Judgments by subtopic, if known.
     """
 
     qrels: Qrels
@@ -55,7 +60,10 @@ class JudgedRankings:
     relevance_level: int = 1
     answers: FoundAnswers | None = None
     response_scores: Mapping[str, Values] | None = None
-    cited: "JudgedRankings | None" = None
+    citations: "JudgedRankings | None" = None
+    judgement_number: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    pooled: NDArray[np.int64] = field(default_factory=lambda: np.zeros((2, 0), np.int64))
+    subtopics: Subtopics | None = None
 
     @property
     def queries(self) -> int:
@@ -196,14 +204,14 @@ class ResponseScore:
 
 
 @dataclass(frozen=True)
-class OfCitations:
+class CitationMeasure:
     """A measure of rankings, applied to the citations of an answer run."""
 
     formula: Callable[[JudgedRankings, int | None, int], Values]
 
     def __call__(self, ranking: JudgedRankings, k: int | None, level: int) -> Values:
-        assert ranking.cited is not None
-        return self.formula(ranking.cited, k, level)
+        assert ranking.citations is not None
+        return self.formula(ranking.citations, k, level)
 
 
 def _get_answers(ranking: JudgedRankings) -> FoundAnswers:
@@ -283,6 +291,22 @@ def bpref(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     bound = possible[ranking.query]
     share = divide(np.minimum(non_relevant_above, bound), np.minimum(bound, not_relevant[ranking.query]))
     return divide(ranking.query_sums((1 - share) * relevant), possible)
+
+
+def inferred_average_precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:
+    """Return infAP as in trec_eval, which estimates precision from the judged sample of the pool.
+
+    Above a relevant document, the share of relevant documents in the pool is estimated by their share among judged
+    documents (Yilmaz & Aslam, CIKM 2006). Documents outside the pool count as not relevant.
+    """
+    relevant = ranking.relevant(level)
+    relevant_above = ranking.running_counts(relevant) - 1.0
+    judged_above = ranking.running_counts(np.ones_like(relevant)) - 1.0
+    pooled, first = ranking.pooled[0] * _MAX_CUTOFF + ranking.pooled[1], ranking.query * _MAX_CUTOFF
+    pooled_above = judged_above + np.searchsorted(pooled, first + ranking.rank) - np.searchsorted(pooled, first)
+    share = (relevant_above + 1e-5) / (judged_above + 2e-5)  # INFAP_EPSILON of trec_eval
+    precision = (1 + pooled_above * share) / ranking.rank
+    return divide(ranking.query_sums(precision * relevant), ranking.relevant_totals(level))
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,18 @@ measure until they are scored again, for example when their dataset is rescored 
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache, partial
 from typing import Literal
 
+from evaluation.judgements.labels import JUDGE_NAME, LABEL_MEASURES, MAX_NAME, label_measure
 from evaluation.judgements.responses import STATED_FIGURES
-from evaluation.measures import formulas
+from evaluation.measures import formulas, subtopics
 from evaluation.measures.formulas import JudgedRankings, Values
 from evaluation.verification import references
+from evaluation.verification import subtopics as subtopic_references
 from evaluation.verification.references import PytrecEval, Reference, ResponseReference, VerifiedMeasure, Verifier
 
 Formula = Callable[[JudgedRankings, int | None, int], Values]
@@ -54,8 +56,12 @@ class Family:
     unit: str = ""
     #: Whether the measure requires answers in the documents' texts.
     reads_texts: bool = False
+    #: Whether the measure compares the answers of an answer run with correct answers.
+    reads_answers: bool = False
     #: Whether the measure requires an answer run. Other runs have no value.
     reads_responses: bool = False
+    #: Whether the measure requires judgments by subtopic.
+    reads_subtopics: bool = False
     #: Whether documents that are judged only for other queries count as judged.
     looks_elsewhere: bool = False
     higher_is_better: bool = True
@@ -118,6 +124,48 @@ def interpolated_precision(recall: float) -> Family:
     )  # fmt: skip
 
 
+#: Names, discount, sum, depth without cutoff, and source of measures of novelty: divided by the highest gain, or by an
+#: ideal one.
+_NOVELTY = (
+    ("alpha_DCG", "alpha_nDCG", "DCG", "G_i / log₂(i + 1)", 0, "Clarke et al., SIGIR 2008"),
+    ("ERR_IA", "nERR_IA", "ERR", "G_i / i", 0, "Chapelle et al., CIKM 2009"),
+    ("NRBP", "nNRBP", "RBP", "G_i · 0.5^{i−1}", 15, "Clarke, Kolla & Vechtomova, ICTIR 2009"),
+)
+#: Name, measure of each subtopic, alias, depth without cutoff, and source of means over subtopics.
+_INTENT_AWARE = (
+    ("P_IA", formulas.precision, subtopic_references.precision, "P-IA@{k}", 0, "Agrawal et al., WSDM 2009"),
+    ("AP_IA", formulas.average_precision, subtopic_references.average_precision, "MAP_IA", _HIGHEST_CUTOFF,
+     "Agrawal et al., WSDM 2009"),
+    ("StRecall", formulas.success, subtopic_references.success, "strec@{k}", 0, "Zhai et al., SIGIR 2003"),
+)  # fmt: skip
+
+
+def subtopic_families() -> Iterator[Family]:
+    """Yield the families of measures over subtopics, as in TREC's ndeval.
+
+    The residual of NRBP below a depth d is 1.5 · 0.5^d.
+    """
+    for *names, discount, gain, depth, source in _NOVELTY:
+        for name, ideal in zip(names, ("documents with all subtopics", "the greedy ideal ranking"), strict=True):
+            parameters = discount, name == names[1]
+            yield Family(
+                name, subtopics.NoveltyGain(*parameters), subtopic_references.NoveltyGain(*parameters),
+                f"{discount} of the query’s subtopics, as a share of that of {ideal}. Each repeated subtopic gains "
+                "half as much (α = 0.5).",
+                f"Σ_{{i≤k}} {gain}, divided by that of {ideal}; G_i = Σ 0.5^c over the subtopics of document i, where "
+                "c is the number of earlier documents of the subtopic",
+                source, "none" if depth else "required", depth=depth, reads_subtopics=True,
+                aliases=() if depth else (name.replace("_", "-") + "@{k}",),
+            )  # fmt: skip
+    for name, formula, reference, alias, depth, source in _INTENT_AWARE:
+        measure = {"StRecall": "Success"}.get(name, name.removesuffix("_IA"))
+        yield Family(
+            name, subtopics.IntentAware(formula), reference, f"{measure}, averaged over the subtopics of the query.",
+            f"(1 / S) Σ_t {measure} of subtopic t; S is the number of subtopics with a relevant document",
+            source, "none" if depth else "required", depth=depth, reads_subtopics=True, aliases=(alias,),
+        )  # fmt: skip
+
+
 #: Upper bounds and their references, keyed by name of the measure.
 BOUNDS: dict[str, tuple[Formula, Reference]] = {
     "nDCG": (formulas.upper_ndcg, references.upper_ndcg),
@@ -141,13 +189,37 @@ def upper_bound(measure: str) -> Family:
     )  # fmt: skip
 
 
-def _stated(name: str, description: str) -> Family:
+def _stated_figure_family(name: str, description: str) -> Family:
     """Return the family of a figure that answer runs state for each query."""
     return Family(
         name, formulas.ResponseScore(name), references.stated_figure(STATED_FIGURES[name]),
         f"{description}, as stated in the run. A query without response counts as 0.",
         "Mean over the judged queries", "answer run", "none", binary=False, reads_responses=True,
         higher_is_better=False,
+    )  # fmt: skip
+
+
+_NUGGETS, _PRADEEP = "(supported + 0.5 · partially supported) / nuggets", "Pradeep et al., AutoNuggetizer, 2024"
+#: Description, definition, and source of the measures of judges.
+_LABEL_DESCRIPTIONS = {
+    "Correct": (
+        "Share of answers that the judge labels as correct.",
+        "Mean degree of correctness",
+        "labels of answers",
+    ),
+    "NuggetR": ("Share of a query’s nuggets that the answer supports by the labels of the judge.", _NUGGETS, _PRADEEP),
+    "VitalR": ("NuggetR over vital nuggets only; 0 for queries without any.", _NUGGETS, _PRADEEP),
+}
+
+
+def label_family(measure: str, judge: str) -> Family:
+    """Return the family of a measure of labels by a judge, who is part of its name: `Correct(judge='Ana')`."""
+    description, definition, source = _LABEL_DESCRIPTIONS[measure]
+    return Family(
+        measure, formulas.ResponseScore(label_measure(measure, judge)),
+        ResponseReference(references.LabeledAnswers(measure, judge), reads_labels=True),
+        f"{description} A query without answer counts as 0. A run has no value unless all answers are labeled.",
+        definition, source, "none", binary=False, parameter=f"judge='{judge}'", reads_responses=True,
     )  # fmt: skip
 
 
@@ -159,43 +231,44 @@ _RESPONSE_FAMILIES = (
         "EM", formulas.ResponseScore("EM"), ResponseReference(references.exact_match),
         "Whether the answer equals a correct answer, ignoring case, ASCII punctuation, and English articles.",
         "1 if the normalized texts are equal, else 0", _SQUAD, "none", binary=False, aliases=("exact_match",),
-        reads_responses=True,
+        reads_answers=True, reads_responses=True,
     ),
     Family(
         "AnswerF1", formulas.ResponseScore("AnswerF1"), ResponseReference(references.answer_f1),
         "Overlap of the words of the answer and the most similar correct answer, normalized as for EM.",
         "2 · P · R / (P + R) over words; the maximum over correct answers", _SQUAD, "none", binary=False,
-        reads_responses=True,
+        reads_answers=True, reads_responses=True,
     ),
     Family(
         "AnswerIn", formulas.ResponseScore("AnswerIn"), ResponseReference(references.answer_in),
         "Whether the answer contains a correct answer, compared by tokens as in Answer@k.",
         "1 if the tokens of a correct answer are consecutive in the answer, else 0", f"{_DPR}, section 5", "none",
-        binary=False, reads_responses=True,
+        binary=False, reads_answers=True, reads_responses=True,
     ),
     Family(
         "ECE", formulas.ResponseScore("ECE"), ResponseReference(references.calibration_error),
         "Expected calibration error: difference between stated confidence and share of correct answers (AnswerIn) in "
         "ten bins of confidence. A query without response counts as wrong with confidence 0.",
         "Σ_b (n_b / n) |share correct in bin b − mean confidence in b|; a query’s value is the difference of its bin",
-        "Guo et al., ICML 2017, equation 3", "none", binary=False, reads_responses=True, higher_is_better=False,
+        "Guo et al., ICML 2017, equation 3", "none", binary=False, reads_answers=True, reads_responses=True,
+        higher_is_better=False,
     ),
     Family(
-        "CiteP", formulas.OfCitations(formulas.set_precision), PytrecEval("set_P"),
+        "CiteP", formulas.CitationMeasure(formulas.set_precision), PytrecEval("set_P"),
         "Share of the cited documents that are relevant. Write CiteP(rel=2) for a higher level, such as gold documents "
         "among evidence.",
         "Relevant cited documents / cited documents", "Gao et al., EMNLP 2023 (ALCE); by qrels as in BrowseComp-Plus",
         "none", reads_responses=True,
     ),
     Family(
-        "CiteR", formulas.OfCitations(formulas.recall), PytrecEval("set_recall"),
+        "CiteR", formulas.CitationMeasure(formulas.recall), PytrecEval("set_recall"),
         "Share of the relevant documents that are cited.", "Relevant cited documents / R",
         "Gao et al., EMNLP 2023 (ALCE); by qrels as in BrowseComp-Plus", "none", reads_responses=True,
     ),
-    _stated("SearchCalls", "Searches per query"),
-    _stated("Tokens", "Tokens that the model read and wrote per query"),
-    _stated("Seconds", "Seconds from the query to the answer"),
-    _stated("Cost", "Price of a query in US dollars"),
+    _stated_figure_family("SearchCalls", "Searches per query"),
+    _stated_figure_family("Tokens", "Tokens that the model read and wrote per query"),
+    _stated_figure_family("Seconds", "Seconds from the query to the answer"),
+    _stated_figure_family("Cost", "Price of a query in US dollars"),
 )  # fmt: skip
 
 _ALL_FAMILIES = (
@@ -317,7 +390,15 @@ _ALL_FAMILIES = (
         "Buckley & Voorhees, SIGIR 2004", "none", aliases=("bpref",),
         depth=_HIGHEST_CUTOFF,
     ),
+    Family(
+        "infAP", formulas.inferred_average_precision, PytrecEval("infAP"),
+        "AP that is estimated from a judged sample of the pool. Pooled documents without judgment have the grade −1.",
+        "(1 / R) Σ_{relevant at rank i} (1 / i + ((i − 1) / i) · (pooled above i / (i − 1)) · (relevant above i + ε) / "
+        "(judged above i + 2ε)), with ε = 0.00001",
+        "Yilmaz & Aslam, CIKM 2006", "none", depth=_HIGHEST_CUTOFF,
+    ),
     rank_biased_precision(0.8),
+    *subtopic_families(),
     Family(
         "Judged", formulas.judged, references.judged_share,
         "Share of judged documents among the first k; 0 if nothing was retrieved. Ties are broken as for every measure "
@@ -340,6 +421,7 @@ _ALL_FAMILIES = (
         higher_is_better=False,
     ),
     *_RESPONSE_FAMILIES,
+    *(label_family(measure, "name") for measure in LABEL_MEASURES),
     *map(upper_bound, BOUNDS),
 )  # fmt: skip
 
@@ -367,15 +449,19 @@ _NAME = re.compile(
 #: Notations of ranx for RBP(p=0.95), rbp.95, and of trec_eval for IPrec@0.5, iprec_at_recall_0.50.
 _RANX_RBP = re.compile(r"rbp\.([0-9]{1,4})(?![0-9])", re.IGNORECASE)
 _TREC_IPREC = re.compile("iprec_at_recall_", re.IGNORECASE)
+_JUDGE = re.compile(rf"\s*({'|'.join(LABEL_MEASURES)})\(judge=(['\"])({JUDGE_NAME})\2\)\s*", re.IGNORECASE)
 _PERSISTENCE = re.compile(r"p=(0?\.[0-9]{1,4})")
 #: Default parameters of ir_measures, and the keys of families that accept them.
 _DEFAULTS = {
     "dcg='log2'": ("ndcg()",),
     "judged_only=false": (
         "ndcg()", "ndcg(dcg='exp-log2')", "ap()", "rr()", "p()", "r()", "success()", "rprec()", "setp()",
+        "alpha_ndcg()", "alpha_dcg()", "err_ia()", "nerr_ia()", "p_ia()", "ap_ia()",
     ),
     "relative=false": ("setp()",),
     "beta=1.0": ("setf()",),
+    "alpha=0.5": ("alpha_ndcg()", "alpha_dcg()", "nrbp()", "nnrbp()"),
+    "beta=0.5": ("nrbp()", "nnrbp()"),
 }  # fmt: skip
 _LEVEL = re.compile(r"rel\s*=\s*([0-9]{1,4})")
 
@@ -443,8 +529,10 @@ class Measure:
 
 def parse_measure(text: str) -> Measure:
     """Return the measure with this name in any supported notation. Raises UnknownMeasureError with suggestions."""
-    measure = _parse_alias(text.strip()) or _parse_notation(
-        _TREC_IPREC.sub("IPrec@", _RANX_RBP.sub(r"RBP(p=.\1)", text))
+    measure = (
+        _parse_judge(text)
+        or _parse_alias(text.strip())
+        or _parse_notation(_TREC_IPREC.sub("IPrec@", _RANX_RBP.sub(r"RBP(p=.\1)", text.replace("α", "alpha"))))
     )
     if measure is None:
         raise UnknownMeasureError(f"{text!r} {_refusal(text)} {_KNOWN_NAMES}")
@@ -499,6 +587,13 @@ def _parse_notation(text: str) -> Measure | None:
     return Measure(family, int(cutoff) if cutoff else None, level)
 
 
+def _parse_judge(text: str) -> Measure | None:
+    """Return the measure with this name of labels by a judge, or None."""
+    match = _JUDGE.fullmatch(text)
+    names = {name.lower(): name for name in LABEL_MEASURES}
+    return Measure(label_family(names[match[1].lower()], match[3])) if match and len(match[3]) <= MAX_NAME else None
+
+
 def _parse_alias(text: str) -> Measure | None:
     """Return the measure with this name in another tool, with its cutoff, or None."""
     for family in FAMILIES.values():
@@ -523,13 +618,14 @@ _BY_NAME = {
 #: Measures of other tools that are not computed here: patterns of their names, reasons, and similar measures.
 _NOT_SUPPORTED = (
     (r"nerr(?!_)[0-9]*", "a normalized ERR", ("ERR@{k}", "nDCG@{k}")),
-    (r"x?infap|statap|stat_ap", "an estimate from sampled judgments", ("AP", "Bpref")),
-    (r"gm_?map|gm_?ap|gm_bpref", "a geometric mean", ("AP", "Bpref")),
+    (r"xinfap|inf_?ndcg|stat_?m?ap|stat_?ndcg", "qrels state no sampling strata or probabilities", ("infAP", "AP")),
+    (r"gm_?map|gm_?ap|gm_bpref", "a geometric mean, for which intervals and tests are not valid", ("AP", "Bpref")),
+    (r"p_?mrr", "a change between two queries, not a value of one", ("nDCG@{k}", "AP")),
     (r"iprec", "it needs a level of recall from 0 to 1", ("IPrec@0.1", "AP")),
     (r"11pt", "a mean of interpolated precision", ("IPrec@0.1", "AP")),
     (r"set_\w+|set(p|r|f|ap|relp)", "it accepts no cutoff and no parameter except rel", ("SetP", "SetR", "SetF")),
-    (r"(alpha|α).?n?dcg|n?nrbp|(m?ap|p|ndcg|n?err).ia|s(ub)?t(opic_)?rec(all)?", "it needs judgments of subtopics",
-     ("nDCG@{k}",)),
+    (r"alpha.?n?dcg|n?nrbp|(m?ap|p|ndcg|n?err).ia|s(ub)?t(opic_)?rec(all)?",
+     "another form of a measure over subtopics; α and β are 0.5", ("alpha_nDCG@{k}", "ERR_IA@{k}", "NRBP")),
     (r"hits|num_?(q|ret|rel(_?ret)?)", "a count; a hit rate is Success", ("Success@{k}", "R@{k}", "P@{k}")),
     (r"(\w+_)?accuracy", "defined differently by BEIR and ir_measures; BEIR's is Success", ("Success@{k}",)),
     (r"s?dcg|n?cg|rndcg|ndcg_rel|bing|g", "another kind of gain", ("nDCG@{k}",)),

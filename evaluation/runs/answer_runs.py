@@ -2,32 +2,41 @@
 
 Three forms are accepted. Runboard's own is documented in the user guide. TREC RAG's has sentences with citations that
 are positions in `references`, and `topic_id` or `metadata.narrative_id`. BrowseComp-Plus's has `result`,
-`retrieved_docids`, and `tool_call_counts`; its final text states `Exact Answer:` and `Confidence:` on own lines and
-cites documents in brackets.
+`retrieved_docids`, and `tool_call_counts`; its final text states `Exact Answer:` and `Confidence:` on lines of their
+own and cites documents in brackets. All regular expressions run in linear time, because texts are untrusted.
 """
 
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from evaluation.archives.compression import SIZE, FileLimits, describe_bytes, open_lines
 from evaluation.core.problems import InvalidContent, LineProblems, ProblemCode
+from evaluation.judgements.forms import is_number
 from evaluation.judgements.responses import Response
 from evaluation.runs.header import BYTE_ORDER_MARK
-from evaluation.runs.json_runs import QUERY, find_key, parse_hit, parse_json
+from evaluation.runs.json_runs import MAX_ENTRIES, MAX_OBJECTS, QUERY, find_key, parse_hit, parse_json
+from evaluation.runs.problems import EMPTY
 
 MAX_ANSWER_CHARACTERS = 100_000
 MAX_CITATIONS = 1_000
-#: Keys of a ranking beside an answer; the last is BrowseComp-Plus's.
+#: Maximum numbers of lines, and of cited and ranked documents, in a run. They bound its memory to about 400 MiB.
+#: Runs of this length are verified completely.
+MAX_LINES, MAX_DOCUMENTS = 200_000, 2_000_000
+#: Keys that may hold a ranking; the last is BrowseComp-Plus's.
 _RANKINGS = ("ranking", "hits", "retrieved_docids")
 _QUERY_IDS = (*QUERY, "narrativeid", "id")
 _FIGURES = [each.name for each in fields(Response) if each.default is None]
-_FORM = re.compile(rb'"answer"\s*:\s*["\[n]|"retrieved_docids"\s*:.*"result"\s*:|"result"\s*:.*"retrieved_docids"\s*:')
-_EXACT_ANSWER = re.compile(r"^[\s*]*Exact Answer[\s*]*:[\s*]*(.*?)[\s*]*$", re.IGNORECASE | re.MULTILINE)
-_CONFIDENCE = re.compile(r"^[\s*]*Confidence[\s*]*:[\s*]*(\d{1,3}(?:\.\d+)?)\s*%", re.IGNORECASE | re.MULTILINE)
+#: Patterns of the first line of an answer run: all of one group match.
+_FORMS = ((rb'"answer"\s*:\s*["\[n]',), (rb'"retrieved_docids"\s*:', rb'"result"\s*:'))
+_PERCENTAGE = re.compile(r"(\d{1,3}(?:\.\d+)?)\s*%")
 _BRACKETS = re.compile(r"[\[【]([^\[\]【】]{1,400})[\]】]")
 _EXAMPLE = '{"query_id": "q1", "answer": "Paris", "citations": ["d7", "d2"]}'
 
@@ -36,7 +45,8 @@ NOT_A_RESPONSE = _FileProblem(
     "not_a_response", "A line of an answer run that is not a JSON object with a query id and an answer.",
     "Write one object per line, with each key once.", '{"query_id": "q1"}',
     message="{lines} not a JSON object with a query id and an answer",
-    hint=f"Write lines such as {_EXAMPLE}, with each key once.",
+    hint=f"Write lines such as {_EXAMPLE}, with each key once, and at most {MAX_OBJECTS:,} brackets and "
+    f"{MAX_ENTRIES:,} commas per line.",
 )  # fmt: skip
 REPEATED_RESPONSE = _FileProblem(
     "repeated_response", "A query that an earlier line of the answer run has answered.", "Write one line per query.",
@@ -59,10 +69,10 @@ RESPONSE_RANKING = _FileProblem(
 )  # fmt: skip
 FIGURE = _FileProblem(
     "figure", "A stated figure that is not a number in range.",
-    "Write `confidence` as a number from 0 to 1, and other figures as numbers from 0.", '"confidence": 85',
+    "Write `confidence` as a number from 0 to 1, and other figures as numbers from 0 to 10¹².", '"confidence": 85',
     message="{lines} with a figure out of range",
     hint="Write `confidence` as a number from 0 to 1, and `search_calls`, `tokens`, `seconds`, and `cost` as numbers "
-    "from 0.",
+    "from 0 to 10¹².",
 )  # fmt: skip
 _TEXTS = {
     str(code): (code.message, code.hint)
@@ -72,16 +82,16 @@ _TEXTS = {
 
 @dataclass
 class AnswerRun:
-    """Responses by query id, with the number of each query's line, and rankings of scored documents where given."""
+    """Responses by query id, with the number of each query's line, and rankings of scored documents where given.
+
+    `documents` is the number of all citations and ranked documents.
+    """
 
     responses: dict[str, Response] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
     rankings: dict[str, Mapping[str, float]] = field(default_factory=dict)
     tag: str = "answers"
-
-    @property
-    def has_rankings(self) -> bool:
-        return bool(self.rankings)
+    documents: int = 0
 
     def trec_lines(self, *, cited: bool = False) -> tuple[bytes, list[int]]:
         """Return TREC lines of the rankings, or of the citations if `cited`, and the line of the run for each of them.
@@ -91,7 +101,7 @@ class AnswerRun:
         text, numbers = bytearray(), list[int]()
         for query, response in self.responses.items():
             ranking = self.rankings.get(query, {})
-            if cited or not self.has_rankings:
+            if cited or not self.rankings:
                 ranking = {document: float(-place) for place, document in enumerate(response.citations)}
             for place, (document, score) in enumerate(ranking.items(), 1):
                 text += f"{query} Q0 {document} {place} {score!r} {self.tag}\n".encode()
@@ -101,7 +111,9 @@ class AnswerRun:
 
 def is_answer_run(first_line: bytes) -> bool:
     """Return whether a file that begins with this line is an answer run."""
-    return first_line.startswith(b"{") and _FORM.search(first_line) is not None
+    return first_line.startswith(b"{") and any(
+        all(re.search(pattern, first_line) for pattern in patterns) for patterns in _FORMS
+    )
 
 
 def read_answer_run(source: Path | str | bytes, limits: FileLimits) -> AnswerRun:
@@ -112,11 +124,35 @@ def read_answer_run(source: Path | str | bytes, limits: FileLimits) -> AnswerRun
         if size > limits.max_query_bytes:
             message = f"the answer run is over {describe_bytes(limits.max_query_bytes)} expanded"
             raise SIZE.refusal(message, "Leave out rankings, or shorten the answers.")
+        if number > MAX_LINES or run.documents > MAX_DOCUMENTS:
+            message = f"the answer run has over {MAX_LINES:,} lines, or {MAX_DOCUMENTS:,} documents"
+            raise SIZE.refusal(message, "Rank fewer documents per query, such as 100.")
         if line.strip():
             _add_line(run, bytearray(line), number, limits, problems)
     if problems:
         raise InvalidContent.build(*problems.report(_TEXTS))
     return run
+
+
+def read_response_files(folder: Path) -> tuple[bytes, list[str]]:
+    """Return the JSON files of a folder as JSON Lines in the order of their names, and the names.
+
+    Trajectories in the form of BrowseComp-Plus are reduced to their final text, without metadata such as local paths.
+    Raises InvalidContent for a file that is not JSON.
+    """
+    lines, paths = bytearray(), sorted(folder.glob("*.json"))
+    for path in paths:
+        try:
+            record = json.loads(path.read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise NOT_A_RESPONSE.refusal(f"{path.name} is not JSON: {error}", NOT_A_RESPONSE.hint) from error
+        if isinstance(record, dict) and isinstance(record.get("result"), list):
+            record.pop("metadata", None)
+            record["result"] = _output_texts(record)[-1:]
+        lines += json.dumps(record).encode() + b"\n"
+    if not paths:
+        raise EMPTY.refusal("the folder has no .json files", "Name the folder with one JSON file per query.")
+    return bytes(lines), [path.name for path in paths]
 
 
 def _add_line(run: AnswerRun, line: bytearray, number: int, limits: FileLimits, problems: LineProblems) -> None:
@@ -131,9 +167,8 @@ def _add_line(run: AnswerRun, line: bytearray, number: int, limits: FileLimits, 
         return
     figures = {name: record.get(name) for name in _FIGURES}
     citations, ranking = _read_citations(record), _read_ranking(record)
-    if "result" in record:
-        text = answer
-        answer, citations, stated = _read_final_text(record, text)
+    if _is_trajectory(record):
+        answer, citations, stated = _read_final_text(record, answer, ranking or {})
         figures |= stated
     if query in run.lines:
         problems.note(REPEATED_RESPONSE, number)
@@ -143,16 +178,14 @@ def _add_line(run: AnswerRun, line: bytearray, number: int, limits: FileLimits, 
         problems.note(CITATIONS, number)
     if ranking is None or not all(_is_id(each, limits) for each in ranking):
         problems.note(RESPONSE_RANKING, number)
-    highest = dict.fromkeys(_FIGURES, 1e12) | {"confidence": 1.0}
-    for name, value in figures.items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is not None and not (is_number and 0 <= value <= highest[name]):
-            problems.note(FIGURE, number)
-            return
+    highest = {"confidence": 1.0}
+    if not all(value is None or is_number(value, 0, highest.get(name, 1e12)) for name, value in figures.items()):
+        problems.note(FIGURE, number)
     if not problems:
-        run.responses[query] = Response(answer, tuple(dict.fromkeys(citations or ())), **figures)
+        run.responses[query] = response = Response(answer, tuple(dict.fromkeys(citations or ())), **figures)
         if ranking:
             run.rankings[query] = ranking
+        run.documents += len(response.citations) + len(ranking or ())
         tag = record.get("run_id") or _metadata(record).get("run_id")
         if isinstance(tag, str) and _is_id(tag, limits):
             run.tag = tag
@@ -160,11 +193,11 @@ def _add_line(run: AnswerRun, line: bytearray, number: int, limits: FileLimits, 
 
 
 def _is_id(name: Any, limits: FileLimits) -> bool:
-    is_name = isinstance(name, str) and name.split() == [name]
+    is_name = isinstance(name, str) and name.split() == [name] and not name.startswith("\ufeff")
     return is_name and len(name.encode("utf-8", "surrogatepass")) <= limits.max_id_bytes
 
 
-def _as_id(value: Any) -> Any:
+def _number_as_text(value: Any) -> Any:
     """Return a whole number as text, and other values unchanged."""
     return str(value) if type(value) is int else value
 
@@ -178,23 +211,33 @@ def _read_query(record: Any) -> Any:
     """Return the query id of a record, or None."""
     if not isinstance(record, dict):
         return None
-    for place in (record, _metadata(record)):
-        key = find_key(place, _QUERY_IDS)
-        if key is not None and isinstance(place[key], str | int):
-            return _as_id(place[key])
+    for mapping in (record, _metadata(record)):
+        key = find_key(mapping, _QUERY_IDS)
+        if key is not None and isinstance(mapping[key], str | int):
+            return _number_as_text(mapping[key])
     return None
 
 
+def _is_trajectory(record: Mapping[str, Any]) -> bool:
+    """Return whether a record is in the form of BrowseComp-Plus."""
+    return "result" in record and "answer" not in record
+
+
+def _output_texts(record: Mapping[str, Any]) -> list[Any]:
+    """Return the steps of a trajectory in the form of BrowseComp-Plus that have texts for the user."""
+    return [each for each in record["result"] if isinstance(each, dict) and each.get("type") == "output_text"]
+
+
 def _read_answer(record: Any) -> str | None:
-    """Return the text of an answer, empty for null or a response that was not completed; None without an answer."""
+    """Return the text of an answer, empty for null or a trajectory without one; None without an answer."""
     if not isinstance(record, dict):
         return None
-    if "result" in record and "answer" not in record:
-        if record.get("status", "completed") != "completed":
-            return ""
-        outputs = record["result"] if isinstance(record["result"], list) else []
-        texts = [each.get("output") for each in outputs if isinstance(each, dict) and each.get("type") == "output_text"]
-        return texts[-1] if texts and isinstance(texts[-1], str) else None
+    if _is_trajectory(record):
+        if not isinstance(record["result"], list):
+            return None
+        is_complete = record.get("status", "completed") == "completed"
+        text = next((each.get("output") for each in reversed(_output_texts(record)) if is_complete), "")
+        return text if isinstance(text, str) else None
     answer = record.get("answer", ...)
     if isinstance(answer, list):
         sentences = [each.get("text") if isinstance(each, dict) else None for each in answer]
@@ -204,7 +247,7 @@ def _read_answer(record: Any) -> str | None:
 
 def _read_citations(record: Mapping[str, Any]) -> list[Any] | None:
     """Return the cited ids in order, or None if they are not lists of ids or of positions in the references."""
-    references = record.get("references", [])
+    references = record.get("references") or []
     lists = [record.get("citations") or []]
     if isinstance(record.get("answer"), list):
         lists = [sentence.get("citations") or [] for sentence in record["answer"]]
@@ -216,7 +259,7 @@ def _read_citations(record: Mapping[str, Any]) -> list[Any] | None:
             if not 0 <= citation < len(references):
                 return None
             citation = references[citation]
-        citations.append(_as_id(citation))
+        citations.append(_number_as_text(citation))
     return citations
 
 
@@ -229,31 +272,41 @@ def _read_ranking(record: Mapping[str, Any]) -> dict[str, float] | None:
     ranking: dict[str, float] = {}
     for place, hit in enumerate(hits):
         document, score, _ = (hit, None, None) if isinstance(hit, int) else parse_hit(hit)
-        document, score = _as_id(document), float(-place) if score is None else score
-        is_number = isinstance(score, int | float) and not isinstance(score, bool) and abs(score) < 3e38
-        if not isinstance(document, str) or not is_number or (document in ranking and key != "retrieved_docids"):
+        document, score = _number_as_text(document), float(-place) if score is None else score
+        is_repeated = document in ranking and key != "retrieved_docids"
+        if not isinstance(document, str) or not is_number(score, -3e38, 3e38) or is_repeated:
             return None
         ranking.setdefault(document, float(score))
     return dict(sorted(ranking.items(), key=lambda item: -item[1]))
 
 
-def _read_final_text(record: Mapping[str, Any], text: str) -> tuple[str, list[str], dict[str, Any]]:
+def _read_final_text(
+    record: Mapping[str, Any], text: str, retrieved: Collection[str]
+) -> tuple[str, list[str], dict[str, Any]]:
     """Return answer, citations, and figures of a final text in the form of BrowseComp-Plus.
 
     Brackets cite only documents that the system retrieved, because texts contain other brackets.
     """
     counts = record.get("tool_call_counts")
     calls = [count for count in counts.values() if type(count) is int] if isinstance(counts, dict) else None
-    retrieved = {str(each) for each in record.get("retrieved_docids") or ()}
     citations = list(_cited_in_brackets(text, retrieved))
-    exact, confidence = _EXACT_ANSWER.search(text), _CONFIDENCE.search(text)
     figures: dict[str, Any] = {"search_calls": None if calls is None else sum(calls)}
-    if confidence:
+    if confidence := _PERCENTAGE.match(_find_statement(text, "confidence")):
         figures["confidence"] = float(confidence[1]) / 100
-    return exact[1] if exact else text, citations, figures
+    return _find_statement(text, "exact answer") or text, citations, figures
 
 
-def _cited_in_brackets(text: str, retrieved: set[str]) -> Iterator[str]:
+def _find_statement(text: str, label: str) -> str:
+    """Return what follows the first label on its line or else on the next one, without asterisks of Markdown."""
+    lines = [line for line in text.splitlines() if line.strip(" \t*")]
+    for line, next_line in pairwise([*lines, ""]):
+        name, colon, value = line.partition(":")
+        if colon and name.strip(" \t*").casefold() == label:
+            return value.strip(" \t*") or next_line.strip(" \t*")
+    return ""
+
+
+def _cited_in_brackets(text: str, retrieved: Collection[str]) -> Iterator[str]:
     for match in _BRACKETS.finditer(text):
         yield from (name for name in re.split(r"[,;\s]+", match[1]) if name in retrieved)
 
@@ -262,8 +315,10 @@ def find_response(source: Path, query_id: str) -> Response | None:
     """Return the response to one query in an accepted answer run, or None."""
     run, limits, name = AnswerRun(), FileLimits(), query_id.encode()
     for number, line in enumerate(open_lines(source, limits, limits.max_json_bytes), 1):
-        if name in line or b"\\u" in line:  # Escaped ids have other bytes.
-            _add_line(run, bytearray(line.removeprefix(BYTE_ORDER_MARK)), number, limits, LineProblems())
+        line = line.removeprefix(BYTE_ORDER_MARK)
+        # Escaped ids have other bytes. The fast parser selects the line, because others may be numerous.
+        if (name in line or b"\\" in line) and _read_query(orjson.loads(line)) == query_id:
+            _add_line(run, bytearray(line), number, limits, LineProblems())
         if query_id in run.responses:
             return run.responses[query_id]
     return None

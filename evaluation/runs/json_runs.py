@@ -28,7 +28,7 @@ JSON = ProblemCode("json", "A JSON file that is not a run in one of the formats 
 _META = "mteb_model_meta"
 _HINT = (
     'Send `{"<query>": {"<document>": <score>}}`, as it is or under MTEB\'s `{"<subset>": {"<split>": …}}`, or a '
-    "TREC run."
+    'TREC run. Send answers as JSON Lines, `{"query_id": …, "answer": "…", "citations": […]}`.'
 )
 _HINT_SIZE = "Send it as TREC lines, `query Q0 document rank score tag`: such a run may be much larger."
 _HINT_SCORE = "Write every score as a finite JSON number."
@@ -321,7 +321,9 @@ def _check_hits(query: str, hits: Any) -> None:
 
 
 def find_key(record: Mapping[str, Any], column_names: tuple[str, ...]) -> str | None:
-    return _find_cached_column(tuple(record), column_names) if len(record) <= _MAX_KEYS else None
+    """Return the key with the first of the given names, or None. Long keys never match, and stay out of the cache."""
+    names = tuple(name for name in record if len(name) <= _LONGEST_TAG)
+    return _find_cached_column(names, column_names) if len(record) <= _MAX_KEYS else None
 
 
 @lru_cache(maxsize=256)

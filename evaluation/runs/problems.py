@@ -218,7 +218,7 @@ class RunContents:
     #: Responses of an answer run, by query.
     responses: Mapping[str, Response] | None = None
     #: Contents of the citations of an answer run, read like a ranking; None if the citations are the ranking.
-    cited: "RunContents | None" = None
+    citations: "RunContents | None" = None
 
     def __post_init__(self) -> None:
         # Readers of all formats create this class, so none of them can skip the limits on metadata.
@@ -228,7 +228,7 @@ class RunContents:
     @property
     def ranks_citations(self) -> bool:
         """Whether the rankings are the citations of an answer run."""
-        return self.responses is not None and self.cited is None
+        return self.responses is not None and self.citations is None
 
     @property
     def known_queries(self) -> int:

@@ -14,8 +14,10 @@ from evaluation.collections.beir import read_corpus
 from evaluation.collections.document_ids import PROCESS_SEED, DocumentIds, ids_in_memory
 from evaluation.core.problems import LINES_NAMED, InvalidContent, InvalidRun, Report, RunStatistics
 from evaluation.judgements.answers import Answers, FoundAnswers, find_answers
+from evaluation.judgements.labels import Labels
 from evaluation.judgements.qrels import Qrels
-from evaluation.judgements.responses import score_responses
+from evaluation.judgements.responses import STATED_FIGURES, score_responses
+from evaluation.judgements.subtopics import SubtopicGrades, Subtopics
 from evaluation.kernel.layout import NO_IDS, Ids, pad_text
 from evaluation.kernel.library import NO_JUDGEMENTS, Judged
 from evaluation.measures.formulas import JudgedRankings, ResponseScore
@@ -45,7 +47,9 @@ class ScoringTarget:
         excluded: Documents to drop from a query's ranking before the cut, in the form of qrels.
         measures: Measures with cutoffs that a report compares with the depth of a run.
         answers: Answers by query, for measures of answers.
+        labels: Labels of answers, for measures of judges.
         corpus: Corpus file, for measures that read texts.
+        subtopics: Judgments by subtopic, for measures of novelty and diversity.
     """
 
     qrels: Qrels | None = None
@@ -60,7 +64,9 @@ class ScoringTarget:
     excluded: Qrels | None = None
     measures: tuple[str, ...] = ()
     answers: Mapping[str, Answers] | None = None
+    labels: Labels | None = None
     corpus: Path | None = None
+    subtopics: SubtopicGrades | None = None
     _elsewhere: dict[int, Ids] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -93,6 +99,10 @@ class ScoringTarget:
         return Judged(self._get_rows(self.excluded), self.excluded.table(self.seed))
 
     @cached_property
+    def _aligned_subtopics(self) -> Subtopics | None:
+        return Subtopics.align(self.subtopics, self.qrels) if self.subtopics and self.qrels else None
+
+    @cached_property
     def _query_text(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         offsets = np.cumsum([0, *map(len, self.known_queries)], dtype=np.int64)
         return pad_text(b"".join(self.known_queries)), offsets
@@ -111,7 +121,7 @@ class ScoringTarget:
             self.seed,
             self.maximum_depth,
             judged=Judged(self.judged_rows, qrels.table(self.seed)) if qrels else NO_JUDGEMENTS,
-            judgements=qrels.number_of_judgements if qrels else 0,
+            judgements=(qrels.pool or qrels).number_of_judgements if qrels else 0,
             documents=self.document_ids.table if self.document_ids is not None else None,
             elsewhere=self._judged_anywhere(qrels) if qrels and elsewhere_depth else NO_IDS,
             elsewhere_depth=min(elsewhere_depth, self.maximum_depth) if qrels else 0,
@@ -167,26 +177,31 @@ class ScoringTarget:
         """
         rows = self.judged_rows
         row = rows[contents.query].astype(np.int64)
-        rank, grade = contents.rank.astype(np.int64), contents.grade.astype(np.int64)
+        # The kernel returns judgment numbers instead of grades (`Qrels.table`).
+        rank, number = contents.rank.astype(np.int64), contents.grade.astype(np.int64)
         order = np.argsort(row, kind="stable")
-        row, rank, grade = row[order], rank[order], grade[order]
-        is_judged = grade >= 0
+        row, rank, number = row[order], rank[order], number[order]
+        is_judged = (number >= 0) & (number < qrels.number_of_judgements)
         retrieved = np.zeros(len(qrels.query_ids), np.int64)
         retrieved[rows[rows >= 0]] = contents.retrieved[rows >= 0]
         if self.candidates_only:
-            row, rank, grade = row[is_judged], rank[is_judged], grade[is_judged]
+            row, rank, number = row[is_judged], rank[is_judged], number[is_judged]
             is_judged = is_judged[is_judged]
             retrieved = np.bincount(row, minlength=len(retrieved))
             rank = np.arange(1, len(row) + 1) - (np.cumsum(retrieved) - retrieved)[row]
+        is_elsewhere = (number < 0) | (number > qrels.number_of_judgements)
         return JudgedRankings(
             qrels,
             row[is_judged],
             rank[is_judged],
-            grade[is_judged],
-            row[~is_judged],
-            rank[~is_judged],
+            qrels.grades[number[is_judged]].astype(np.int64),
+            row[is_elsewhere],
+            rank[is_elsewhere],
             retrieved,
             self.relevance_level,
+            judgement_number=number[is_judged],
+            pooled=np.stack([row, rank])[:, number >= qrels.number_of_judgements],
+            subtopics=self._aligned_subtopics,
         )
 
     def with_responses(self, rankings: JudgedRankings, contents: RunContents) -> JudgedRankings:
@@ -195,9 +210,9 @@ class ScoringTarget:
         Raises EndlessPattern.
         """
         assert contents.responses is not None
-        scores = score_responses(rankings.qrels.query_ids, contents.responses, self.answers)
-        cited = self.rankings(contents.cited or contents, rankings.qrels)
-        return replace(rankings, response_scores=scores, cited=cited)
+        scores = score_responses(rankings.qrels.query_ids, contents.responses, self.answers, self.labels)
+        citations = self.rankings(contents.citations or contents, rankings.qrels)
+        return replace(rankings, response_scores=scores, citations=citations)
 
     def report(self, contents: RunContents, limits: FileLimits) -> Report:
         """Return the report on a run that was read: its problems and statistics."""
@@ -245,6 +260,7 @@ class ScoredRun:
             0 on every measure.
         first_documents: First documents of the dataset's queries if requested, as `evaluation.runs.top_documents` reads
             them.
+        omitted_measures: Reasons why the run does not allow the other requested measures, by name.
     """
 
     report: Report
@@ -254,6 +270,7 @@ class ScoredRun:
     means: dict[str, float]
     missing_queries: int
     first_documents: bytes = b""
+    omitted_measures: Mapping[str, str] = field(default_factory=dict)
 
     def as_claimed_scores(self) -> ClaimedScores:
         """Return the scores in the form that verification compares."""
@@ -267,12 +284,19 @@ class ScoredRun:
         )
 
 
-def _is_available(measure: Measure, rankings: JudgedRankings) -> bool:
-    """Return whether a run has what the measure reads: only answer runs have responses, with the figures they state."""
+def _omission_reason(measure: Measure, rankings: JudgedRankings, has_answers: bool) -> str:
+    """Return why a run does not allow a measure, or an empty string: only answer runs have responses and figures."""
     scores, formula = rankings.response_scores, measure.family.formula
-    if not measure.family.reads_responses or scores is None:
-        return not measure.family.reads_responses
-    return not isinstance(formula, ResponseScore) or formula.measure in scores
+    if not measure.family.reads_responses:
+        return ""
+    if scores is None:
+        return "the run is a ranking without answers"
+    if not isinstance(formula, ResponseScore) or formula.measure in scores:
+        return ""
+    if measure.family.parameter:
+        return "the judge has not labeled all answers"
+    figure = STATED_FIGURES.get(formula.measure, "confidence" if has_answers else "")
+    return f"not every response states `{figure}`" if figure else "there are no correct answers to compare with"
 
 
 def check_run(
@@ -312,7 +336,7 @@ def score_run(
     Raises:
         InvalidRun: `check_run` would report an error.
         EndlessPattern: The search for an answer pattern takes too long.
-        ValueError: The target has no qrels, or lacks the answers or texts that a measure needs.
+        ValueError: The target has no qrels, or lacks the answers, texts, or subtopics that a measure needs.
     """
     if target.qrels is None:
         raise ValueError("scoring needs a target with qrels")
@@ -337,7 +361,8 @@ def score_run(
     rankings, first = target.rankings(contents, target.qrels), contents.first_documents
     if contents.responses is not None:
         rankings = target.with_responses(rankings, contents)
-    parsed_measures = tuple(measure for measure in parsed_measures if _is_available(measure, rankings))
+    reasons = {each.name: _omission_reason(each, rankings, target.answers is not None) for each in parsed_measures}
+    parsed_measures = tuple(measure for measure in parsed_measures if not reasons[measure.name])
     if answer_depth:
         answers = target.find_answers(first, target.qrels, answer_depth)
         rankings = replace(rankings, answers=answers)
@@ -350,4 +375,5 @@ def score_run(
         missing_queries = int(np.count_nonzero(rankings.retrieved == 0))
     else:
         missing_queries = sum(query not in contents.responses for query in target.qrels.query_ids)
-    return ScoredRun(report, parsed_measures, target.qrels.query_ids, values, means, missing_queries, first)
+    omitted = {name: reason for name, reason in reasons.items() if reason}
+    return ScoredRun(report, parsed_measures, target.qrels.query_ids, values, means, missing_queries, first, omitted)

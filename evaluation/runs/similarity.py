@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluation.judgements.responses import normalize_answer
 from evaluation.runs.forms import read_responses
 from evaluation.runs.score import ScoringTarget
 from evaluation.runs.top_documents import first_documents
@@ -94,7 +95,7 @@ def fingerprint_run(path: Path, target: ScoringTarget) -> RunFingerprints:
     for row, query in enumerate(names):
         top = first.get(query, [])
         if (response := responses.get(query.decode())) is not None:
-            top, documents[row] = [*top, b"\n" + response.answer.encode()], DEPTH
+            top, documents[row] = [*top, b"\n" + " ".join(normalize_answer(response.answer)).encode()], DEPTH
         else:
             documents[row] = len(top)
         if top:

@@ -154,7 +154,7 @@ class _RunFile:
         """
         run = read_answer_run(self.path, self.limits)
         contents = self._read_responses(run, cited=False)
-        cited = self._read_responses(run, cited=True) if run.has_rankings else None
+        citations = self._read_responses(run, cited=True) if run.rankings else None
         task, known = self.task, list[bytes]()
         for start, end in pairwise(task.query_offsets.tolist()):
             known.append(task.query_text[start:end].tobytes())
@@ -164,19 +164,19 @@ class _RunFile:
         seen = np.zeros(task.queries, np.bool_)
         seen[[row for row in rows.values() if row >= 0]] = True
         counts = dict(contents.line_counts) | {problems.UNKNOWN_QUERIES: LineCount(len(unknown), tuple(unknown[:5]))}
-        if cited is not None:
-            both = [each.line_counts[problems.UNKNOWN_DOCUMENTS] for each in (contents, cited)]
+        if citations is not None:
+            both = [each.line_counts[problems.UNKNOWN_DOCUMENTS] for each in (contents, citations)]
             lines = sorted({*both[0].lines, *both[1].lines})[:5]
             counts[problems.UNKNOWN_DOCUMENTS] = LineCount(both[0].count + both[1].count, tuple(lines))
         return replace(
             contents,
             line_counts=counts,
             lines=len(run.lines),
-            known_lines=contents.known_lines + (cited.known_lines if cited is not None else 0),
+            known_lines=contents.known_lines + (citations.known_lines if citations is not None else 0),
             queries=len(run.responses),
             seen=seen,
             responses=run.responses,
-            cited=cited,
+            citations=citations,
         )
 
     def _read_responses(self, run: AnswerRun, *, cited: bool) -> RunContents:

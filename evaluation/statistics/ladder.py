@@ -26,8 +26,13 @@ STEP = 0.01
 #: Rounding step of the public part of a competition's board, about the standard error of a difference. The decisive
 #: private part has three decimals. The mechanism of the paper also rounds to its step.
 PUBLIC_STEP = 0.02
-#: Step of a young team after its first result, because several young teams may collude.
-YOUNG_STEP = 0.05
+#: Rounding step of secondary measures on boards that are ranked by a measure of answer runs. Per-query values of 0 or
+#: 1, as of exact match, reveal more than graded ones.
+RESPONSE_STEP = 0.1
+#: Minimum gains of a young team after its first result, in units of the measure and in standard errors, because several
+#: young teams may collude. The second one matters for measures with large differences between queries, such as exact
+#: match.
+YOUNG_STEP, YOUNG_ERRORS = 0.05, 4.0
 #: Tolerance for rounding errors of a gain that equals the step; published values have three decimals.
 _NOISE = 1e-9
 
@@ -54,16 +59,18 @@ def paired_standard_error(new: ArrayLike, best: ArrayLike) -> float:
     return float(differences.std(ddof=1) / sqrt(len(differences))) if len(differences) > 1 else 0.0
 
 
-def needed_gain(standard_error: float, *, tries: int = 0, step: float = STEP) -> float:
+def needed_gain(standard_error: float, *, tries: int = 0, is_young: bool = False) -> float:
     """Return the gain that a result must exceed over the best revealed one, after `tries` earlier results.
 
-    With k = `tries` + 1, the best of k results may be √(2 ln k) standard errors above the others by chance.
+    With k = `tries` + 1, the best of k results may be √(2 ln k) standard errors above the others by chance. `is_young`
+    requires the larger gain of a young team after its first result.
     """
-    return max(step, max(1.0, sqrt(2 * log(tries + 1))) * standard_error)
+    step, errors = (YOUNG_STEP, YOUNG_ERRORS) if is_young else (STEP, 1.0)
+    return max(step, max(errors, sqrt(2 * log(tries + 1))) * standard_error)
 
 
 def is_improvement(
-    new_mean: float, best_mean: float, standard_error: float, *, tries: int = 0, step: float = STEP
+    new_mean: float, best_mean: float, standard_error: float, *, tries: int = 0, is_young: bool = False
 ) -> bool:
     """Return whether to reveal the new result. Means are as published, and higher ones are better."""
-    return new_mean - best_mean > needed_gain(standard_error, tries=tries, step=step) + _NOISE
+    return new_mean - best_mean > needed_gain(standard_error, tries=tries, is_young=is_young) + _NOISE

@@ -62,8 +62,8 @@ def all_subsets(size: int) -> NDArray[np.int64]:
 class PermutedSums:
     """Sums of each system's values under the same signs, from which the p-value of any pair follows.
 
-    Uses 8 bytes of memory for each sign pattern of each system. Up to `MAX_EXACT` queries, `is_exact` is true: there is
-    one pattern of each pair of opposite ones, whose sums have the same absolute value.
+    Uses 8 bytes of memory for each sign pattern of each system. With up to `MAX_EXACT` queries, all patterns are used
+    (`is_exact`). Only one of two opposite patterns is stored, because their sums have the same absolute value.
 
     Args:
         values: Values of shape (queries, systems).

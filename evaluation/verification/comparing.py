@@ -30,21 +30,31 @@ class Judgements:
     """Judgments of one file. Reuse an instance, because pytrec_eval's form of them is built once.
 
     `graded` is `{query id: {document id: grade}}`, with queries sorted by their bytes. Negative grades mean unjudged
-    and are omitted, but a query with only negative grades is still judged.
+    and are only in `pooled`, but a query with only negative grades is still judged. `subtopics` is
+    `{query id: {document id: {subtopic: grade}}}`.
     """
 
-    def __init__(self, text: bytes) -> None:
-        """Read TREC qrels (four fields) or BEIR's (three, usually with a header). Raises ValueError."""
+    def __init__(self, text: bytes, subtopics: bytes = b"") -> None:
+        """Read TREC qrels (four fields) or BEIR's (three, usually with a header). Raises ValueError.
+
+        The second fields of `subtopics` are subtopics.
+        """
         graded: dict[bytes, dict[str, int]] = {}
+        self.pooled: defaultdict[str, dict[str, int]] = defaultdict(dict)
         for number, line in enumerate(text.removeprefix(_BYTE_ORDER_MARK).split(b"\n")):
             fields = line.split()
             if not fields or (number == 0 and len(fields) == 3 and not fields[2].lstrip(b"+-").isdigit()):
                 continue  # A blank line or BEIR's header.
             query, *_, document, grade = fields
             grades = graded.setdefault(query, {})
-            if int(grade) >= 0:
-                grades[document.decode()] = int(grade)
+            target = grades if int(grade) >= 0 else self.pooled[query.decode()]
+            target[document.decode()] = int(grade)
         self.graded: Mapping[str, dict[str, int]] = {query.decode(): graded[query] for query in sorted(graded)}
+        self.subtopics: defaultdict[str, dict[str, dict[str, int]]] = defaultdict(dict)
+        for line in filter(bytes.strip, subtopics.split(b"\n")):
+            query_id, subtopic, name, grade_text = line.decode().split()
+            if int(grade_text) >= 0:
+                self.subtopics[query_id].setdefault(name, {})[subtopic] = int(grade_text)
         self._evaluators: dict[tuple[frozenset[str], int], pytrec_eval.RelevanceEvaluator] = {}
 
     @cached_property
@@ -72,9 +82,12 @@ class Judgements:
         key = frozenset(measures), level
         if key not in self._evaluators:
             graded: Mapping[str, dict[str, int]] = self.graded
+            if "infAP" in key[0]:  # pytrec_eval crashes for a query with only negative grades.
+                graded = {query: grades and grades | self.pooled.get(query, {}) for query, grades in graded.items()}
             if level == 0:
                 graded = {
-                    query: {name: grade + 1 for name, grade in grades.items()} for query, grades in self.graded.items()
+                    query: {name: grade + (grade >= 0) for name, grade in grades.items()}
+                    for query, grades in graded.items()
                 }
             self._evaluators[key] = pytrec_eval.RelevanceEvaluator(graded, set(key[0]), level or 1)
         return self._evaluators[key]
@@ -129,12 +142,15 @@ class Judgements:
         values = np.zeros((len(heads), len(measures)))
         for row, (query, head) in enumerate(heads.items()):
             graded = self.graded[query]
+            subtopics = self.subtopics.get(query, {})
             ranked_query = RankedQuery(
                 np.array([graded.get(name, -1) for name in head], np.int64),
                 np.array([] if documents is None else [name in documents for name in head], np.bool_),
                 self.grades[query],
                 read_tokens.get(query, NO_TEXTS),
                 self.grades_in_use,
+                [subtopics.get(name, {}) for name in head],
+                [subtopics[name] for name in sorted(subtopics, key=str.encode)],
             )
             values[row] = [measure.reference_value(ranked_query) for measure in measures]
         return values
@@ -221,10 +237,11 @@ class ClaimedScores:
 
 @dataclass(frozen=True, slots=True)
 class StatedResponses:
-    """Responses of an answer run by query, and TREC lines of their citations."""
+    """Responses of an answer run by query, TREC lines of their citations, and the records of labels, if any."""
 
     responses: Mapping[str, Any]
     citations: BinaryIO
+    labels: Sequence[Mapping[str, Any]] = ()
 
 
 def verify(
@@ -235,7 +252,7 @@ def verify(
     sha256: str,
     after_block: Callable[[], object] = lambda: None,
     texts: AnswerTexts | None = None,
-    stated: StatedResponses | None = None,
+    stated_responses: StatedResponses | None = None,
 ) -> None:
     """Compute scores from the text of a run and compare them.
 
@@ -249,7 +266,7 @@ def verify(
         sha256: Checksum of the run, which selects the queries to verify if the run is long.
         after_block: Called periodically; may raise to stop.
         texts: Texts for measures of answers.
-        stated: Responses, for measures of answer runs.
+        stated_responses: Responses, for measures of answer runs.
     """
     if list(judgements.graded) != list(claimed.query_ids):
         raise ScoresDiffer(f"{len(claimed.query_ids)} queries were scored, {len(judgements.graded)} are judged")
@@ -277,11 +294,11 @@ def verify(
     try:
         rankings = recompute(text, [n for n, measure in enumerate(measures) if not measure.reads_responses])
         missing_queries = sum(not ranked for ranked in rankings.values())
-        if stated is not None:
-            _recompute_responses(measures, queries, stated, texts, expected)
+        if stated_responses is not None:
+            _recompute_responses(measures, queries, stated_responses, texts, expected)
             of_citations = [n for n, measure in enumerate(measures) if measure.reads_responses and measure.trec_eval]
-            recompute(stated.citations, of_citations)
-            missing_queries = sum(query not in stated.responses for query in queries)
+            recompute(stated_responses.citations, of_citations)
+            missing_queries = sum(query not in stated_responses.responses for query in queries)
     except ValueError as error:
         raise ScoresDiffer("the stored run was scored but cannot be read") from error
     claimed.compare(queries, expected)
@@ -292,7 +309,7 @@ def verify(
 def _recompute_responses(
     measures: Sequence[VerifiedMeasure],
     queries: Sequence[str],
-    stated: StatedResponses,
+    stated_responses: StatedResponses,
     texts: AnswerTexts | None,
     expected: NDArray[np.float64],
 ) -> None:
@@ -300,7 +317,8 @@ def _recompute_responses(
     answers = texts.read_answers() if texts is not None else {}
     for column, measure in enumerate(measures):
         if isinstance(measure.verifier, ResponseReference):
-            expected[:, column] = measure.verifier.compute(queries, stated.responses, answers)
+            facts = stated_responses.labels if measure.verifier.reads_labels else answers
+            expected[:, column] = measure.verifier.compute(queries, stated_responses.responses, facts)
 
 
 def _draw(queries: list[str], sha256: str) -> list[str]:

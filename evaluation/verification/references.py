@@ -80,15 +80,15 @@ def _split_words(text: str) -> list[str]:
 
     A word is a run of letters, digits, and marks, or another single character, such as a punctuation mark.
     """
-    words, is_in_word = list[str](), False
+    words, is_in_word = list[list[str]](), False
     for character in unicodedata.normalize("NFD", text).lower():
         kind = unicodedata.category(character)[0]
         if kind in "LNM" and is_in_word:
-            words[-1] += character
+            words[-1].append(character)
         elif kind not in "ZC":
-            words.append(character)
+            words.append([character])
         is_in_word = kind in "LNM"
-    return words
+    return ["".join(word) for word in words]
 
 
 @dataclass(frozen=True)
@@ -130,10 +130,10 @@ class _Answers:
 
 @dataclass(frozen=True)
 class AnswerTexts:
-    """Files of the answers (`answers.jsonl`) and the texts (`corpus.jsonl`, optionally gzip)."""
+    """Files of the answers (`answers.jsonl`) and, for measures that read texts, `corpus.jsonl` (optionally gzip)."""
 
     answers: Path
-    corpus: Path
+    corpus: Path | None
 
     def read_answers(self) -> dict[str, _Answers]:
         """Return the answers by query."""
@@ -150,6 +150,7 @@ class AnswerTexts:
         `rankings` maps queries to document ids. `after_block` is called periodically and may raise. Raises
         SlowAnswers.
         """
+        assert self.corpus is not None
         answers, clock = self.read_answers(), _Clock()
         queries_by_document: defaultdict[str, list[str]] = defaultdict(list)
         for query, names in rankings.items():
@@ -195,6 +196,8 @@ class RankedQuery:
         judged_grades: Grades of the query, in arbitrary order.
         token_counts: Numbers of tokens of each text, up to the end of an answer and in all, if a measure needs them.
         grades_in_use: Distinct grades of all queries, ascending.
+        subtopics: Grades by subtopic of each document, if a measure needs them.
+        judged_subtopics: The same for all documents judged by subtopic, in order of their ids' bytes.
     """
 
     grades: NDArray[np.int64]
@@ -202,6 +205,8 @@ class RankedQuery:
     judged_grades: NDArray[np.int64]
     token_counts: ReadTokens = NO_TEXTS
     grades_in_use: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    subtopics: Sequence[Mapping[str, int]] = ()
+    judged_subtopics: Sequence[Mapping[str, int]] = ()
 
 
 #: Function from a ranking, a cutoff (None for none), and the lowest relevant grade to a value.
@@ -221,9 +226,14 @@ class PytrecEval:
 
 @dataclass(frozen=True, slots=True)
 class ResponseReference:
-    """Function from queries, responses by query (as `evaluation.judgements.responses`), and answers to values."""
+    """Reference that computes values from query ids, responses by query, and correct answers.
 
-    compute: Callable[[Sequence[str], Mapping[str, Any], Mapping[str, _Answers]], Sequence[float]]
+    Responses have the form of `evaluation.judgements.responses`. If the reference `reads_labels`, its last argument is
+    the list of records of the labels instead.
+    """
+
+    compute: Callable[[Sequence[str], Mapping[str, Any], Any], Sequence[float]]
+    reads_labels: bool = False
 
 
 Verifier = PytrecEval | Reference | ResponseReference
@@ -465,13 +475,13 @@ def calibration_error(
     """Return |accuracy - confidence| of each query's bin, over ten bins of confidence: Guo et al. (2017)."""
     correct = answer_in(queries, responses, answers)
     stated = [responses[query].confidence if query in responses else 0.0 for query in queries]
-    bins = [min(int(confidence * 10), 9) for confidence in stated]
-    values = []
-    for own_bin in bins:
+    bins = [next(number for number in range(1, 11) if confidence * 10 <= number) for confidence in stated]
+    gaps = {}
+    for own_bin in set(bins):
         members = [number for number, each in enumerate(bins) if each == own_bin]
         accuracy = sum(correct[number] for number in members) / len(members)
-        values.append(abs(accuracy - sum(stated[number] for number in members) / len(members)))
-    return values
+        gaps[own_bin] = abs(accuracy - sum(stated[number] for number in members) / len(members))
+    return [gaps[own_bin] for own_bin in bins]
 
 
 def stated_figure(figure: str) -> ResponseReference:
@@ -481,3 +491,36 @@ def stated_figure(figure: str) -> ResponseReference:
             float(getattr(responses[query], figure)) if query in responses else 0.0 for query in queries
         ]
     )
+
+
+def read_records(text: bytes) -> list[dict[str, Any]]:
+    """Return the records of a file of labels."""
+    return [_parse_line(line) for line in text.split(b"\n") if line]
+
+
+@dataclass(frozen=True)
+class LabeledAnswers:
+    """A measure of the labels of a judge, by the definitions of Pradeep et al. (2024); NaN for an unlabeled answer."""
+
+    measure: str
+    judge: str
+
+    def __call__(self, queries: Sequence[str], responses: Mapping[str, Any], records: Sequence[Any]) -> list[float]:
+        """Return the values of the queries by the records of the file of labels."""
+        rows = [row for row in records if row.get("judge") == self.judge and "answer" in row]
+        labels = {(row["query_id"], row["answer"]): row for row in rows}
+        nuggets = {row["query_id"]: row["nuggets"] for row in records if "judge" not in row}
+        texts = [responses[query].answer if query in responses else "" for query in queries]
+        return [
+            self._score(labels.get((query, text), {}), nuggets.get(query, [])) if text.strip() else 0.0
+            for query, text in zip(queries, texts, strict=True)
+        ]
+
+    def _score(self, label: Mapping[str, Any], nuggets: Sequence[Mapping[str, Any]]) -> float:
+        support = label.get("nuggets", {})
+        if self.measure == "Correct":
+            return float(label.get("correct", "nan"))
+        if not nuggets or {nugget["id"] for nugget in nuggets} != set(support):
+            return float("nan")
+        counted = [support[nugget["id"]] for nugget in nuggets if self.measure == "NuggetR" or nugget["vital"]]
+        return (counted.count("support") + counted.count("partial_support") / 2) / max(len(counted), 1)

@@ -306,7 +306,6 @@ class DatasetAdmin(TableImportExportAdmin):
     )  # fmt: skip
     tag_queries = Operation(
         "Tag queries…", "leaderboard.change_dataset", _tag, form=TagsForm, title="Tag queries", button="Save tags",
-        refusals=(OSError,),
         explanation="Boards with open judgments show scores for the queries of each tag. The file replaces all tags.",
         help="Replace the tags of a dataset's queries. The board shows scores for each tag.",
     )  # fmt: skip

@@ -234,7 +234,7 @@ class JudgementUploadForm(DatasetForm):
     file = forms.FileField(
         label="Judgments",
         help_text="TREC qrels, BEIR’s tab-separated format, or a pool’s CSV with grades; plain, .gz, .zst or .bz2. "
-        "Empty and negative grades mean unjudged.",
+        "Empty and negative grades mean unjudged. Labels of answers are JSON Lines.",
     )
     judge_kind = forms.ChoiceField(
         label="Judged by",
@@ -245,7 +245,9 @@ class JudgementUploadForm(DatasetForm):
     judge_name = text_line(
         label="Name",
         max_length=80,
-        help_text="Name of the assessors (“NIST assessors”) or the model, shown on the board and in exports",
+        required=False,
+        help_text="Name of the assessors (“NIST assessors”) or the model, shown on the board and in exports. Leave it "
+        "empty for labels of answers: their file names the judges.",
     )
     judge_version = optional_text(
         label="Version of the model", max_length=80, help_text="Version as published, for example 2024-08-06"
@@ -398,7 +400,7 @@ class JudgementImportAdmin(JudgingAdmin):
             f"Judgments: {judgement_import.file_name}",
             brought=judgement_import,
             counts=counts,
-            of_file=judgement_import.counts,
+            is_labels=judgement_import.judge_kind == imports.JudgeKind.LABELS,
             form=form,
             reads=reads,
             # Only users who may read judgments see the old grades. The curator's own file contains the new ones.

@@ -1,9 +1,11 @@
 """Admin of rolling benchmarks. `submissions.admin.renewals` adds the last renewal, and registers it."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from django import forms
 from django.http import HttpRequest
+from django.utils import timezone
 
 from evaluation.core.problems import InvalidContent, at_lines
 from leaderboard.admin.base import CurationAdmin
@@ -12,7 +14,7 @@ from leaderboard.admin.import_form import uploaded_path
 from leaderboard.admin.pages import Operation
 from leaderboard.core.permissions import may_read_judgements
 from leaderboard.importing.topics.batches import add_prepared, check_prepared
-from leaderboard.importing.topics.renewal import add_batch, request_renewal
+from leaderboard.importing.topics.renewal import RETRY_AFTER, add_batch, renewal_obstacle, request_renewal
 from leaderboard.models import TopicSource
 
 
@@ -71,6 +73,15 @@ class TopicSourceAdmin(CurationAdmin):
             {"fields": ("batch_size", "interval_days", "hidden_batches", "next_at", "enabled", "last_renewal")},
         ),
     )
+
+    def problems(self) -> Iterator[str]:
+        """Yield a sentence for each scheduled renewal that is refused, or that no worker has completed for a day."""
+        now = timezone.now()
+        for source in TopicSource.objects.filter(enabled=True, next_at__lt=now):
+            if obstacle := renewal_obstacle(source):
+                yield f"The renewal of {source} waits: {obstacle}"
+            elif source.next_at < now - RETRY_AFTER:
+                yield f"The renewal of {source} is overdue. Check its last renewal and the log of the dispatcher."
 
     def save_model(self, request: HttpRequest, obj: TopicSource, form: Any, change: bool) -> None:
         """Save the rolling benchmark, its first batch, and its prepared batches."""

@@ -128,7 +128,7 @@ class RowSerializer(Answer):
     published = PublishedScoreSerializer(
         allow_null=True, help_text="Published score of the same model in the selected measure; null if unknown."
     )
-    marks = serializers.DictField(child=text_field(), help_text="Marks after values by column key: ‡, †, °, ?, *.")
+    marks = serializers.DictField(child=text_field(), help_text="Marks after values by column key: ‡, †, ¶, °, ?, *.")
     doubtful = texts("Doubtful figures with the labels of their columns; their `values` are null.")
     measured = MeasuredSerializer(allow_null=True)
     certainty = EntryCertaintySerializer(allow_null=True, help_text="Certainty of the selected measure.")

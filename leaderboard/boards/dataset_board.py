@@ -75,6 +75,7 @@ class EntryLine(NamedTuple):
     baseline: float | None
     certainty: EntryCertainty | None
     gap: Gap | None = None
+    revision_placeholder: str = ""
 
     @property
     def provenance(self) -> str:
@@ -242,16 +243,9 @@ def rank_dataset(
     scores = [entry.scores.get(measure) for entry in shown_entries]
     weight_notes = fill_weighted(rows, scores, dict(state.weights), costs.machine, lower_is_better=lower_is_better)
     columns = [*focus_columns, *costs.columns, *other_columns, *figures, *last_columns]
-    ranked_board = RankedDataset(
-        Board(facts.title, columns, rows, measure, measures, statements=statements),
-        facts,
-        baseline,
-        tests,
-        costs,
-        known_gaps,
-        [*judging_notes(rows, measure, tests.measure_certainty), *notes_on_judges(facts)],
-        weight_notes,
-    )
+    board = Board(facts.title, columns, rows, measure, measures, statements=statements)
+    notes_on_judging = [*judging_notes(rows, measure, tests.measure_certainty), *notes_on_judges(facts)]
+    ranked_board = RankedDataset(board, facts, baseline, tests, costs, known_gaps, notes_on_judging, weight_notes)
     return replace(ranked_board, board=_add_summary(ranked_board, state))
 
 
@@ -285,6 +279,7 @@ def _add_summary(ranked_board: RankedDataset, state: BoardState) -> Board:
         best=best,
         second=second,
         counted=count_rows(rows),
+        total=len(rows),
         rankings=reported_rankings(rows, measure),
         certainty=tests.board if tests.measure_certainty is not None else None,
         verdict=verdict,
@@ -447,6 +442,7 @@ def _entry_lines(
             baselines.get(entry.comparison_group),
             None if certainty is None else certainty.entries.get(entry.pk),
             known_gaps.get(entry.pk) if known_gaps is not None else None,
+            entry.revision_placeholder,
         )
 
 
@@ -477,8 +473,9 @@ def measure_column(measure: str, group: str = EFFECTIVENESS, note: str = "", *, 
     def cell(line: Any) -> Cell | Value:
         """Return the score, as a cell if it has an interval or a deviation over seeds to show."""
         value: Value = line.entry.scores.get(measure)
-        if value is not None and line.entry.is_self_reported:
-            return Cell(value, mark=marks.SELF_REPORTED, title=_("self-reported"))
+        if value is not None and (revision := line.revision_placeholder):
+            mark, title = marks.REVISION_MARKS[revision]
+            return Cell(value, mark=mark, title=_(title))
         if line.entry.deviations or (in_focus and line.certainty is not None):
             certainty = line.certainty if in_focus else None
             ends = None if certainty is None else (certainty.low, certainty.high)

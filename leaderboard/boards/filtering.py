@@ -7,6 +7,7 @@ have every column unless the URL selects some.
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from math import inf
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
@@ -190,6 +191,7 @@ def _filled_columns(board: Board, matching_rows: Sequence[Row], state: BoardStat
         rows = [row for row in board.rows if row.ranked_in != PRIVATE]
     needed_keys = {default, *(sort.key for sort in board.sorts), *(bounds.key for bounds in state.ranges)}
     needed_keys.update(key for row in rows for key, cell in row.cells.items() if cell.text)
+    needed_keys.update(key for row in rows[:1] for key, value in row.values.items() if value)
     values_of_rows = [row.values for row in rows]
 
     def is_kept(column: Column) -> bool:
@@ -198,8 +200,8 @@ def _filled_columns(board: Board, matching_rows: Sequence[Row], state: BoardStat
             check_all_kinds or column.kind == "figure" or column.group in (OTHER_MEASURES, JUDGED_SHARE)
         ):
             return True
-        values = [row.get(column.key) for row in values_of_rows]
-        return any(values) if column in (SIZE, FILE_SIZE) else values.count(None) < len(values)
+        values = list(map(dict.get, values_of_rows, repeat(column.key)))
+        return any(values) or (column.key not in (SIZE.key, FILE_SIZE.key) and values.count(None) < len(values))
 
     return [column for column in board.columns if is_kept(column)]
 
@@ -285,19 +287,18 @@ def _two_best(column: Column, rows: Sequence[Row]) -> list[float]:
     """
     key, choose_best = column.key, max if column.better == "higher" else min
     numbers: list[Any] = [value for row in rows if (value := row.values.get(key)) is not None]
+    remaining_numbers = set(numbers) if len(numbers) > 1 else set()
     ranges: list[tuple[Any, float]] = []
     if column.kind == "figure" and any(row.cells[key].noise for row in rows if key in row.cells):
         ranges = [(value, row[key].noise) for row in rows if (value := row.values.get(key)) is not None]
     best_values_so_far: list[float] = []
-    while numbers and len(best_values_so_far) < 2:
-        best_number = choose_best(numbers)
-        if len(numbers) < 2 and not best_values_so_far:
-            break
+    while remaining_numbers and len(best_values_so_far) < 2:
+        best_number = choose_best(remaining_numbers)
         best_noise = max((noise for value, noise in ranges if value == best_number), default=0.0)
         if any(abs(value - best_number) <= noise + best_noise for value, noise in ranges if value != best_number):
             break
         best_values_so_far.append(best_number)
-        numbers = [number for number in numbers if number != best_number]
+        remaining_numbers.discard(best_number)
         ranges = [pair for pair in ranges if pair[0] != best_number]
     return best_values_so_far
 
@@ -390,7 +391,9 @@ def _select_columns(board: Board, columns: Sequence[Column], state: BoardState) 
     if name in _PRESETS:
         keys.add(board.measure)
     if name == PRESETS[0]:
-        columns = [column for column in columns if column.key in sort_keys or not _is_sparse(board, column)]
+        # A team's private rows must not change which columns it sees.
+        rows = [row for row in board.rows if board.get_block(row) is not Block.INCOMPLETE and row.ranked_in != PRIVATE]
+        columns = [column for column in columns if column.key in sort_keys or not _is_sparse(rows, column)]
         # A ratio is shown below its difference, and a date common to all results below the table.
         redundant_keys = set(RATIOS) if any(column.key == DELTA for column in columns) else set()
         if len({row.value("published") for row in board.rows} - {None}) == 1:
@@ -403,13 +406,16 @@ def _select_columns(board: Board, columns: Sequence[Column], state: BoardState) 
     return _fill_overview(board, columns, selected_columns) if name == PRESETS[0] else selected_columns
 
 
-def _is_sparse(board: Board, column: Column) -> bool:
-    """Return whether unfolded rows of the page lack a column: of costs all, of additional measures over 80%."""
-    # A team's private rows must not change which columns it sees.
-    rows = [row for row in board.rows if board.get_block(row) is not Block.INCOMPLETE and row.ranked_in != PRIVATE]
-    filled = sum(row[column.key].value is not None or bool(row[column.key].text) for row in rows)
-    share = 0.2 if column.group_slug == _MEASURE_GROUP else 0 if column.kind == "figure" else -1
-    return bool(rows) and filled <= share * len(rows)
+def _is_sparse(rows: Sequence[Row], column: Column) -> bool:
+    """Return whether no row has a value in a cost column, or at most 20% of the rows in one of an additional measure.
+
+    Only unfolded rows of the page count.
+    """
+    is_measure = column.group_slug == _MEASURE_GROUP
+    if not rows or not (is_measure or column.kind == "figure"):
+        return False
+    filled = sum(row.values.get(column.key) is not None or bool(row[column.key].text) for row in rows)
+    return filled <= (0.2 * len(rows) if is_measure else 0)
 
 
 def _fill_overview(board: Board, columns: Sequence[Column], selected_columns: Sequence[Column]) -> list[Column]:

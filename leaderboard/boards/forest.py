@@ -1,4 +1,4 @@
-"""Forest plot on a board's first screen: the best systems' differences from the baseline, drawn as SVG.
+"""Forest plot on the first screen of a board or system: differences from the baseline, drawn as SVG.
 
 The drawing has no size of its own. Horizontal positions are percentages, so that texts keep their size on every
 screen. Names are HTML elements without the owner of a model; the style sheet cuts those that reach the first mark of
@@ -26,8 +26,9 @@ _MARK = 2.5
 #: Distance of the outermost interval from the ends of the range, as a share of all differences.
 _MARGIN = 0.04
 
-#: A row that a publication reports is `untested`, whatever its rank. The legend has no entry for `gap`.
-Role = Literal["best", "tied", "baseline", "untested", "other", "gap"]
+#: A row that a publication reports is `untested`, whatever its rank. The legend has no entry for `gap`. The last three
+#: are for results of one system.
+Role = Literal["best", "tied", "baseline", "untested", "other", "gap", "better", "worse", "ns"]
 
 
 class ForestRow(NamedTuple):
@@ -65,6 +66,9 @@ def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str) -> SafeS
         ("untested", "×", _("reported, not tested")),
         ("baseline", "■", _("baseline")),
         ("other", "○", _("other")),
+        ("better", "●", _("significantly better")),
+        ("worse", "●", _("significantly worse")),
+        ("ns", "○", _("not significant")),
     ]
     context = {
         "measure": measure,

@@ -31,8 +31,10 @@ from leaderboard.models import (
     BenchmarkMember,
     BenchmarkVersion,
     BoardChange,
+    CollectionProfile,
     Dataset,
     DatasetQuerySet,
+    DatasetVersion,
     Entry,
     Protection,
     Qrels,
@@ -42,7 +44,9 @@ from leaderboard.results.board_rows.entry_rows import GONE, QUARANTINED, SCORED,
 from leaderboard.results.board_rows.revisions import private_rows
 from leaderboard.results.board_rows.rows import (
     BENCHMARK_CHANGED_AT,
+    BENCHMARK_HAS_ROUNDS,
     CHANGED_AT,
+    DATASET_HAS_ROUNDS,
     NO_REVISION,
     TWIN_CHANGED_AT,
     BoardRows,
@@ -61,35 +65,25 @@ from leaderboard.results.significance.statements import (
     statements_at,
 )
 from leaderboard.results.significance.types import BoardCertainty
-from leaderboard.results.slices import DatasetSlices, read_slices
+from leaderboard.results.slices import DatasetSlices, current_slices, read_slices
 
 R = TypeVar("R", RankedDataset, RankedBenchmark)
+_VERSION_FIELDS = (
+    "number", "label", "content_sha256", "corpus_sha256", "topics_sha256", "statistics", "profile__terms_sha256",
+)  # fmt: skip
 #: Fields of a dataset's page: all of its own columns, and some of its version, judgments, and twin.
 DATASET_FIELDS = (
     "pk",
     *(field.attname for field in Dataset._meta.concrete_fields),
-    "current_version__number",
-    "current_version__label",
-    "current_version__content_sha256",
-    "current_version__corpus_sha256",
-    "current_version__statistics",
-    "current_qrels__split",
-    "current_qrels__number",
-    "current_qrels__statistics",
+    *(f"current_version__{name}" for name in _VERSION_FIELDS),
+    *(f"current_qrels__{name}" for name in ("sha256", "split", "number", "statistics", "judged_by")),
     *(f"{half}__{name}" for half in ("twin", "twin_of") for name in ("slug", "name", "state")),
-    "current_qrels__judged_by",
     "topic_batch__source__slug",
 )
 #: Fields of a dataset on which a board of several datasets depends.
 _FACTS = (
-    "name",
-    "hidden",
-    "primary_measure",
-    "measures",
-    "language",
-    "current_version_id",
-    "current_qrels_id",
-)
+    "name", "hidden", "primary_measure", "measures", "language", "current_version_id", "current_qrels_id",
+)  # fmt: skip
 WITHDRAWN = Entry.Visibility.WITHDRAWN.value
 
 
@@ -156,17 +150,21 @@ def dataset_page(
     if at is None:
         change_times = [part.revision.at for part in (member, *member.parts)]
         last_change = _last_change([*change_times, dataset["twin_changed_at"] or change_times[0]])
-        board_statements = statements([pk])[pk]
+        has_twin = dataset["twin_of_id"] is not None or dataset["twin__slug"] is not None
+        is_open = not (dataset["hidden"] or has_twin)
+        board_statements = BoardStatements(read_certainty([pk]).get(pk)) if is_open else statements([pk])[pk]
+        slices = current_slices(partial_dataset(dataset))
     else:
         twin_pairs, other_halves = _twins_at([pk], at)
         last_change = max(part.revision.at for part in (member, *member.parts))
         last_change = max([last_change, *(revision.at for revision in other_halves.values())])
         halves = {pk: member.revision, **other_halves}
         board_statements = statements_at(halves, {**rows, **rows_at(other_halves)}, twin_pairs)[pk]
-    slices = read_slices(member.facts.qrels_id, member.facts.tags_sha256)
+        slices = read_slices(member.facts.qrels_id, member.facts.tags_sha256)
     if queries := slices.choose(state.slice):
         member = replace(member, facts=replace(member.facts, slice=queries, relevant_per_query=None))
-    board = dataset_board(member, rows, board_statements, state, private_rows([pk], teams).get(pk, ()))
+    own_entries = private_rows([pk], teams).get(pk, ())
+    board = ranked_dataset(member, rows, board_statements, state, own_entries).view(state)
     parts_note = (
         f"Scored results are means over the {len(member.parts)} parts, for systems with results on all of them; each "
         "part has its own board."
@@ -193,15 +191,23 @@ NO_TESTS_NOTE = "Tests between these results had not been computed yet at that t
 _DatasetMatch = tuple[dict[str, Any], Member, Sequence[str]]
 
 
+#: Columns of listed datasets. Building this query for each page would take as long as running it.
+_PRESENT_DATASETS = (
+    DatasetQuerySet(Dataset)
+    .listed()
+    .values(
+        *DATASET_FIELDS,
+        changed_at=CHANGED_AT,
+        twin_changed_at=TWIN_CHANGED_AT,
+        finds_nothing=BM25_FINDS_NOTHING,
+        has_rounds=DATASET_HAS_ROUNDS,
+    )
+)
+
+
 def _present_dataset(slug: str) -> _DatasetMatch | None:
     """Return a listed dataset in its current revision, or None. Checksums of sealed datasets are removed."""
-    computed_columns = {
-        "changed_at": CHANGED_AT,
-        "twin_changed_at": TWIN_CHANGED_AT,
-        "finds_nothing": BM25_FINDS_NOTHING,
-    }
-    matching_datasets = DatasetQuerySet(Dataset).listed().filter(slug=slug)
-    dataset = next(iter(matching_datasets.values(*DATASET_FIELDS, **computed_columns)), None)
+    dataset = next(iter(_PRESENT_DATASETS.filter(slug=slug)), None)
     if dataset is None:
         return None
     if are_sealed(dataset["hidden"], dataset["queries_visibility"]):
@@ -215,6 +221,19 @@ def _present_dataset(slug: str) -> _DatasetMatch | None:
         hidden=member.facts.hidden,
     )
     return dataset, member, collection_remarks
+
+
+def partial_dataset(row: Mapping[str, Any]) -> Dataset:
+    """Return a dataset with the fields that access to its files and slices depend on, from `DATASET_FIELDS`."""
+    dataset = Dataset(*(row[field.attname] for field in Dataset._meta.concrete_fields))
+    if dataset.current_version_id is not None:
+        version = DatasetVersion(pk=dataset.current_version_id, topics_sha256=row["current_version__topics_sha256"])
+        CollectionProfile(version=version, terms_sha256=row["current_version__profile__terms_sha256"] or "")
+        dataset.current_version = version
+        if dataset.current_qrels_id is not None:
+            checksum, split = row["current_qrels__sha256"], row["current_qrels__split"]
+            dataset.current_qrels = Qrels(pk=dataset.current_qrels_id, version=version, sha256=checksum, split=split)
+    return dataset
 
 
 def _past_dataset(slug: str, at: datetime.datetime) -> _DatasetMatch | None:
@@ -255,14 +274,8 @@ def benchmark_page(
         last_change = max(change_times)
     board = benchmark_board(facts, rows, certainty, state, private_rows(ids, teams))
     if at is not None:
-        return BenchmarkPage(
-            benchmark,
-            _mark_removed(board, members, rows, name_datasets=True),
-            members,
-            None,
-            last_change,
-            rows.values(),
-        )
+        marked_board = _mark_removed(board, members, rows, name_datasets=True)
+        return BenchmarkPage(benchmark, marked_board, members, None, last_change, rows.values())
     published_means = None
     if (source := benchmark["source__key"]) and (averages := published_averages(source, facts.measure)):
         default_board = ranked_benchmark(facts, rows, BoardState()).board
@@ -296,39 +309,36 @@ def analyse_benchmarks(dataset: Dataset) -> dict[str, Analysis]:
     return analyses
 
 
+#: Columns of benchmarks and of their members, prepared like `_PRESENT_DATASETS`.
+_BENCHMARK_FIELDS = (
+    "pk", "slug", "name", "description", "citation", "measure", "source_id", "efficiency_from_id", "source__key",
+    "source__title", "source__url",
+)  # fmt: skip
+_PRESENT_BENCHMARKS = Benchmark.objects.values(
+    *_BENCHMARK_FIELDS, changed_at=BENCHMARK_CHANGED_AT, has_rounds=BENCHMARK_HAS_ROUNDS
+)
+_PRESENT_MEMBERS = (
+    BenchmarkMember.objects.exclude(dataset__state=Dataset.State.PREPARING)
+    .order_by("position")
+    .values(
+        "counted",
+        "stand_ins",
+        pk=F("dataset_id"),
+        **{name: F(f"dataset__{name}") for name in ("slug", "board_revision", "domain", "task", *_FACTS)},
+        changed_at=CHANGED_AT,
+    )
+)
+
+
 def _present_benchmark(slug: str) -> _BenchmarkMatch | None:
     """Return a benchmark and its datasets in their current revisions, or None if there is none.
 
     Datasets in preparation are omitted.
     """
-    columns = (
-        "pk",
-        "slug",
-        "name",
-        "description",
-        "citation",
-        "measure",
-        "source_id",
-        "efficiency_from_id",
-        "source__key",
-        "source__title",
-        "source__url",
-    )
-    benchmark = Benchmark.objects.filter(slug=slug).values(*columns, changed_at=BENCHMARK_CHANGED_AT).first()
+    benchmark = _PRESENT_BENCHMARKS.filter(slug=slug).first()
     if benchmark is None:
         return None
-    rows: list[Any] = list(
-        BenchmarkMember.objects.filter(benchmark_id=benchmark["pk"])
-        .exclude(dataset__state=Dataset.State.PREPARING)
-        .order_by("position")
-        .values(
-            "counted",
-            "stand_ins",
-            pk=F("dataset_id"),
-            **{name: F(f"dataset__{name}") for name in ("slug", "board_revision", "domain", "task", *_FACTS)},
-            changed_at=CHANGED_AT,
-        )
-    )
+    rows: list[Any] = list(_PRESENT_MEMBERS.filter(benchmark_id=benchmark["pk"]))
     parts = read_parts([row["pk"] for row in rows if row["current_version_id"] is None])
     return benchmark, [read_member(row, parts.get(row["pk"], ())) for row in rows]
 
@@ -351,14 +361,17 @@ def _past_benchmark(slug: str, at: datetime.datetime) -> _BenchmarkMatch | None:
 READERS = {"dataset": dataset_page, "benchmark": benchmark_page}
 
 
-def dataset_board(
+def ranked_dataset(
     member: Member,
     rows: Mapping[int, BoardRows],
     board_statements: BoardStatements,
     state: BoardState,
     own_entries: Sequence[EntryRow] = (),
-) -> Board:
-    """Return a view of a dataset's board with the private `own_entries` of the reader's teams. Raises UnknownChoice."""
+) -> RankedDataset:
+    """Return the ranked board of a dataset for a view, from the cache if possible. Raises UnknownChoice.
+
+    It has the private `own_entries` of the reader's teams.
+    """
 
     def rank() -> RankedDataset:
         entries, known_statements = compose_rows(member, rows).rows.entries, board_statements
@@ -370,7 +383,7 @@ def dataset_board(
 
     is_free = own_entries or state.corpus or state.weights  # Users can create any number of such views.
     key = "" if is_free else f"{member.key} {board_statements} {dataset_view_key(member.facts, state)}"
-    return _rank_once(key, rank).view(state)
+    return _rank_once(key, rank)
 
 
 def benchmark_board(

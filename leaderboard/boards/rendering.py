@@ -36,18 +36,18 @@ from leaderboard.boards.model import (
     Value,
     reason_gone,
 )
+from leaderboard.boards.wording import ranking_source
 from leaderboard.core.text.dates import format_day
 from leaderboard.core.text.numbers import DECIMALS, MINUS, format_quantity, signed_percent
 from leaderboard.models import Entry
 from leaderboard.results.board_rows.entry_rows import GONE, REPORTED, SCORED, STALE
-from leaderboard.results.mteb import short_revision
 from leaderboard.results.significance.statements import BoardStatements, differs
 
 #: Spaces as wide as a digit and as a decimal point, which align 0.123, 0.1234, and 12.
 FIGURE_SPACE = "\u2007"
 POINT_SPACE = "\u2008"
 #: Marks of one character, written as superscripts.
-SYMBOLS = frozenset(f"‡?{SEPARATED}{marks.SELF_REPORTED}{marks.OTHER_REVISION}")
+SYMBOLS = frozenset(f"‡?{SEPARATED}{marks.SELF_REPORTED}{marks.UNKNOWN_REVISION}{marks.OTHER_REVISION}")
 #: Width of a drawn interval in its own units; a cell is about eighty pixels wide.
 INTERVAL_WIDTH = 400
 #: Heads of a board's blocks.
@@ -116,7 +116,7 @@ def render_rows(
 def _block_bodies(board: Board, rows: Sequence[str]) -> Iterator[str]:
     """Yield `<tbody>` elements: the pinned rows, then each section.
 
-    Sections have a head, except rows scored by Runboard, and reported rows if there are no others. The head of
+    Sections have a head, except rows scored by Runboard, and reported rows if no others are ranked. The head of
     incomplete rows has the checkbox that shows them.
     """
     if board.pinned:
@@ -126,8 +126,8 @@ def _block_bodies(board: Board, rows: Sequence[str]) -> Iterator[str]:
     for section in sections:
         first_row, block_rows = section[0][0], [row for _, row in section]
         block = board.get_block(first_row)
-        is_single = len(sections) == 1 and block is Block.REPORTED and len(board.rankings) < 2
-        if is_single or block is Block.SCORED:
+        is_only_ranking = section is sections[0] and block is Block.REPORTED and len(board.rankings) < 2
+        if is_only_ranking or block is Block.SCORED:
             yield f"<tbody>{_join_rows(block_rows)}</tbody>"
             continue
         label = escape(section_head(board, first_row, len(block_rows)))
@@ -148,12 +148,7 @@ def section_head(board: Board, row: Row, count: int) -> str:
     block = board.get_block(row)
     if block is not Block.REPORTED or len(board.rankings) < 2:
         return BLOCKS[block] % count if block is Block.INCOMPLETE else str(BLOCKS[block])
-    source = str(row.value("by") or "")
-    revision = row.ranking.removeprefix(f"reported:{row.entry.source_key}").removeprefix(":")
-    if not revision:
-        return _("Reported by %s: ranked separately") % source
-    facts = {"source": source, "revision": short_revision(revision)}
-    return _("Reported by %(source)s, dataset revision %(revision)s: ranked separately") % facts
+    return _("Reported by %s: ranked separately") % ranking_source(row)
 
 
 def _join_rows(rows: Sequence[str]) -> str:

@@ -2,10 +2,11 @@
 
 from collections.abc import Collection, Sequence
 
+from evaluation.judgements.responses import ECE
 from leaderboard.boards.dataset_board import select_measures
 from leaderboard.boards.model import Member
 from leaderboard.boards.state import BoardState
-from leaderboard.models import Entry
+from leaderboard.models import Entry, can_be_best
 from leaderboard.results.board_rows.entry_rows import EntryRow, present_group
 from leaderboard.results.records import per_query_means
 from leaderboard.results.significance.computing import Values, analyse_values
@@ -33,10 +34,15 @@ def slice_entries(
     scores, columns = _read_values([entry.pk for entry in scored_entries], queries, measure)
     compared_entries = [entry for entry in public_entries if entry.pk in columns]
     baseline = next((entry.pk for entry in reversed(compared_entries) if entry.is_baseline), None)
-    closed = [entry.pk for entry in compared_entries if entry.closed_api]
+    closed = [entry.pk for entry in compared_entries if not can_be_best(entry.closed_api, entry.run_type)]
     board = ComparedBoard(member.dataset_id, group, [each.pk for each in compared_entries], baseline, [measure], closed)
     content = {}
-    if compared_entries and queries.has_enough_queries and len(compared_entries) * queries.size <= MAX_TESTED_VALUES:
+    if (
+        compared_entries
+        and measure != ECE
+        and queries.has_enough_queries
+        and len(compared_entries) * queries.size <= MAX_TESTED_VALUES
+    ):
         content[measure] = analyse_values(measure, {pk: columns[pk] for pk in board.entries}, board).as_dict()
     certainty = BoardCertainty(
         board.dataset, "", group, member.revision.number, member.revision.at, TestSettings(), True, baseline, content
@@ -44,7 +50,7 @@ def slice_entries(
     sliced_entries = []
     for entry in entries:
         means = scores.get(entry.pk, {})
-        sliced_scores = {name: means[name] for name in entry.scores if name in means}
+        sliced_scores = {name: means[name] for name in entry.scores if name in means and name != ECE}
         sliced_entries.append(entry._replace(scores=sliced_scores, deviations={}, missing_queries=None))
     return sliced_entries, BoardStatements(certainty)
 

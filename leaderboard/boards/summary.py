@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter
 
@@ -21,7 +21,7 @@ from evaluation.measures.registry import upper_bound_name
 from leaderboard.boards.columns.about import SIZE
 from leaderboard.boards.forest import MAX_ROWS, ForestRow, Role, draw_forest
 from leaderboard.boards.model import DELTA, EFFICIENCY, SEPARATED, Board, DatasetFacts, Part, Row, Summary
-from leaderboard.boards.wording import p_text, p_values_text, pairs_text, shorten, significance_word
+from leaderboard.boards.wording import p_text, p_values_text, pairs_text, ranking_source, shorten, significance_word
 from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import MINUS, format_quantity, format_value, signed, signed_percent
 from leaderboard.results.board_rows.entry_rows import REFERENCE, REPORTED, SCORED
@@ -66,10 +66,7 @@ def summarize_dataset(board: Board, facts: DatasetFacts, *, is_filtered: bool) -
         judges = _("judges not stated")
     judgments = ", ".join(filter(None, [origin, judges, relevant]))
     leader = _find_leader(board, board.measure)
-    summary = leader.summary(board.measure, "relative", judgments, is_filtered=is_filtered) if leader else None
-    if summary is None or facts.slice is None:
-        return summary
-    return replace(summary, parts=[Part(_("Queries"), facts.slice.text), *summary.parts])
+    return leader.summary(board.measure, "relative", judgments, is_filtered=is_filtered) if leader else None
 
 
 def summarize(board: Board, *, measure: str, key: str, relative: str, is_filtered: bool) -> Summary | None:
@@ -151,6 +148,8 @@ class _Leader:
             parts.append(Part(_("References"), ", ".join(texts)))
         reported = self._better_reported()
         label = _("Best reported") if is_reported else _("Best") if reported is None else _("Best scored")
+        if self._has_other_rankings:
+            label = _("Best reported by %s") % ranking_source(best)
         if is_filtered and total > 1:
             label = _("%(label)s of all %(total)d systems") % {"label": label, "total": total}
         details = ", ".join(filter(None, [best.entry.team or "", _("challenged") if best.entry.challenged else ""]))
@@ -185,13 +184,19 @@ class _Leader:
         """The best baseline among the rows, or a reference that is the baseline."""
         return next((row for row in (*self.rows, *self._references()) if row.entry.is_baseline), None)
 
+    @property
+    def _has_other_rankings(self) -> bool:
+        """Whether the best row is reported, and other sources or dataset revisions are ranked separately."""
+        return self.best.ranked_in == REPORTED and len(self.board.rankings) > 1
+
     def _references(self) -> list[Row]:
         return [row for row in self.board.rows if row.ranked_in == REFERENCE and row.value(self.key) is not None]
 
     def _better_reported(self) -> Row | None:
-        """Return the best reported row if its score is better than that of the best system scored by Runboard."""
+        """Return the best row of the other reported rankings if its score is better than that of the best system."""
         rows = [row for row in self.board.rows if row.ranked_in == REPORTED and row.value(self.key) is not None]
-        if self.best.ranked_in == REPORTED or not rows:
+        rows = [row for row in rows if row.ranking != self.best.ranking]
+        if not rows:
             return None
         sign = -1 if self.lower else 1
         row = max(rows, key=lambda row: sign * (_number(row, self.key) or 0.0))
@@ -206,7 +211,11 @@ class _Leader:
             score = format_value(_number(reported, self.key), 3)
             facts = {"origin": origin, "name": _name(reported, self.names), "score": score}
             return _("%(origin)s; %(name)s reported at %(score)s") % facts
-        origin = str(self.best.value("by"))
+        origin = ranking_source(self.best)
+        if reported is not None:
+            facts = {"name": _name(reported, self.names), "score": format_value(_number(reported, self.key), 3)}
+            facts |= {"origin": origin, "source": ranking_source(reported)}
+            origin = _("%(origin)s; %(name)s reported at %(score)s by %(source)s, ranked separately") % facts
         others = sum(row.ranked_in != REPORTED for row in self.board.rows) if self.board.views else 0
         if not others:
             return origin
@@ -233,6 +242,8 @@ class _Leader:
                 lead += f" ({certainty})"
             if tied_baseline is not None:
                 lead = _("%(lead)s when tested alone") % {"lead": lead}
+        if self._has_other_rankings:
+            lead = _("%(lead)s among results of %(source)s") % {"lead": lead, "source": ranking_source(self.best)}
         if equal := sum(_number(row, self.key) == self.score for row in self.rows) - 1:
             ties = ngettext("ties with %(count)s other at %(score)s", "ties with %(count)s others at %(score)s", equal)
             ties %= {"count": apnumber(equal), "score": format_value(self.score, 3)}

@@ -14,10 +14,14 @@ from leaderboard.results.significance.statements import Gap, Twins, present_resu
 
 
 class BatchResult(NamedTuple):
-    """A system's score on a batch and its gain over the baseline, as text, and its gap to the hidden batch."""
+    """A system's score on a batch and its gain over the baseline, as text, and its gap to the hidden batch.
+
+    `direction` is the CSS class of a significant gain, as on boards.
+    """
 
     score: str
     gain: str
+    direction: str
     gap: Gap | None
     gap_texts: tuple[str, str] | None
 
@@ -59,7 +63,9 @@ def _build_rows(batches: Mapping[Any, TopicBatch], hidden: TopicBatch | None) ->
             gain = signed(gains[entry].value, 3) if entry in gains else ""
             gap = boards[pk].gaps.get(entry) if not batches[pk].is_hidden else None
             score = format_value(scores[entry].get(measures[pk]), 3)
-            cells.setdefault(key, {})[pk] = BatchResult(score, gain, gap, gap_texts(gap))
+            statement = boards[pk].for_entry(entry, measures[pk])
+            direction = "up" if statement.better else "down" if statement.worse else "muted"
+            cells.setdefault(key, {})[pk] = BatchResult(score, gain, direction, gap, gap_texts(gap))
     systems = System.objects.in_bulk({system for system, _ in cells})
     return [
         SystemRow(

@@ -9,13 +9,24 @@ from django.utils.translation import ngettext
 
 from evaluation.statistics.randomisation import CORRECTION
 from leaderboard.boards.columns.significance import format_p_value
+from leaderboard.boards.model import Row
 from leaderboard.core.text.numbers import direction
+from leaderboard.results.mteb import short_revision
 from leaderboard.results.significance.statements import BoardStatements, Statement
 
 
 def shorten(text: str, length: int) -> str:
     """Return the text, or if it is longer than `length` characters, its beginning with an ellipsis."""
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def ranking_source(row: Row) -> str:
+    """Return the source of a reported row's ranking, with the revision of the dataset if it is known."""
+    source = str(row.value("by") or "")
+    revision = row.ranking.removeprefix(f"reported:{row.entry.source_key}").removeprefix(":")
+    if not revision:
+        return source
+    return _("%(source)s, dataset revision %(revision)s") % {"source": source, "revision": short_revision(revision)}
 
 
 def p_text(p: float) -> str:

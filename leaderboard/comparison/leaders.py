@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 from leaderboard.boards import pages
 from leaderboard.boards.model import Block, Board, Member
 from leaderboard.boards.state import BoardState
-from leaderboard.boards.wording import significance_word
+from leaderboard.boards.wording import ranking_source, significance_word
 from leaderboard.core.text.numbers import direction, format_value, signed_percent
 from leaderboard.datasets import lists
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, DatasetQuerySet
+from leaderboard.results.board_rows.entry_rows import REPORTED
 from leaderboard.results.board_rows.rows import CHANGED_AT, BoardRows, matches_source
 from leaderboard.results.significance.statements import statements
 from leaderboard.results.significance.types import BoardCertainty
@@ -21,8 +22,8 @@ from leaderboard.results.significance.types import BoardCertainty
 class BoardCard:
     """Summary of one board for lists of boards.
 
-    `about` contains columns of the dataset or benchmark. `at` is the time of the last change, or None if unknown.
-    `year` is that of a benchmark's newest figures.
+    `about` contains columns of the dataset or benchmark. The rows of a dataset's `board` are in order of publication.
+    `at` is the time of the last change, or None if unknown. `year` is that of a benchmark's newest figures.
     """
 
     kind: str
@@ -95,14 +96,10 @@ def board_cards(*, with_reported: bool = True) -> BoardCards:
     members = {dataset_id: pages.read_member(row, parts.get(dataset_id, ())) for dataset_id, row in datasets.items()}
     rows, board_statements, state = pages.read_rows(members.values()), statements(datasets), BoardState()
     cards = [
-        BoardCard(
-            "dataset",
-            row,
-            pages.dataset_board(members[row["pk"]], rows, board_statements[row["pk"]], state),
-            datasets[row["pk"]]["changed_at"],
-        )
+        BoardCard("dataset", row, ranked.board, datasets[row["pk"]]["changed_at"])
         for row in lists.datasets()
         if row["pk"] in datasets and (with_reported or row["takes_runs"])
+        for ranked in [pages.ranked_dataset(members[row["pk"]], rows, board_statements[row["pk"]], state)]
     ]
     members_by_benchmark: dict[int, list[Member]] = {}
     memberships = BenchmarkMember.objects.filter(dataset__in=datasets).order_by("position")
@@ -126,9 +123,19 @@ def board_cards(*, with_reported: bool = True) -> BoardCards:
 
 
 def benchmark_places(slug: str) -> list[tuple[Any, ...]]:
-    """Return the cards of benchmarks with a system's mean, rank, and number of datasets there."""
+    """Return the cards of benchmarks with a system's mean, rank, number of ranked systems, source, and coverage there.
+
+    The source is empty for results that Runboard scored.
+    """
     return [
-        (card, row.value(card.board.sort), row.rank, row["coverage"].text)
+        (
+            card,
+            row.value(card.board.sort),
+            row.rank,
+            sum(peer.rank is not None and peer.ranking == row.ranking for peer in card.board.rows),
+            ranking_source(row) if row.ranked_in == REPORTED else "",
+            row["coverage"].text,
+        )
         for card in board_cards(with_reported=False).benchmarks
         for row in card.board.rows
         if row.entry.slug == slug

@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 from django.urls import reverse
 
+from leaderboard.boards.filtering import apply_view
 from leaderboard.boards.model import Board, Row
+from leaderboard.boards.state import BoardState
 from leaderboard.comparison.leaders import BoardCard, board_cards
 from leaderboard.comparison.selection import CompareState
 from leaderboard.core.text.numbers import format_value
@@ -45,7 +47,7 @@ def suggested_comparisons() -> list[SuggestedComparison]:
 
 def _best_pair(board: Board) -> tuple[Row, Row] | None:
     """Return the first two ranked rows of different systems in one comparison group, or None."""
-    rows = [row for row in board.rows if row.rank is not None]
+    rows = [row for row in apply_view(board, BoardState(), board.measure).rows if row.rank is not None]
     for first, second in combinations(rows, 2):
         if first.entry.comparison_group == second.entry.comparison_group and first.entry.slug != second.entry.slug:
             return first, second

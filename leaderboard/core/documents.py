@@ -23,8 +23,8 @@ SIDEBAR: Mapping[str, Sequence[str | tuple[str, str]]] = {
         "contamination", "glossary",
     ],
     "Submissions": [
-        "tutorial", "submit-a-model", ("formats", "File formats"), ("models", "Models"), "engines", "checkpoints",
-        "containers", "limits", "teams",
+        "tutorial", "answer-runs", "submit-a-model", ("formats", "File formats"), ("models", "Models"), "engines",
+        "checkpoints", "containers", "limits", "teams",
     ],
     "API and client": ["client", "api", ("api-docs", "API reference"), "interchange"],
     "For curators": ["datasets", "curation", "judging", "rounds"],

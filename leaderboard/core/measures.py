@@ -30,7 +30,7 @@ def better(measure: str) -> Literal["higher", "lower"]:
 def measure_anchor(name: str) -> str:
     """Return the anchor of a measure on the methodology page; all cutoffs of a measure share one."""
     base, _, rest = name.partition("@")[0].partition("(")
-    parameter = "" if rest.startswith(("rel", "p=")) else rest
+    parameter = "" if rest.startswith(("rel", "p=", "judge=")) else rest
     parameter += (
         " kt" if name.endswith("kt") else ""
     )  # Cut by tokens: a different measure from the one without the suffix.

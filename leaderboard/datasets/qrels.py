@@ -19,19 +19,21 @@ from typing import Any, TypeVar
 
 import numpy as np
 from django.conf import settings
-from django.db.models import Max
+from django.db.models import F, Max
 
 from evaluation.archives.compression import open_blocks
 from evaluation.collections.beir import read_queries
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.judgements import qrels as judged
 from evaluation.judgements.answers import read_answers
+from evaluation.judgements.labels import LABEL_MEASURES, Labels, label_measure, read_labels
 from evaluation.judgements.qrels import read_excluded
 from evaluation.judgements.splits import QueryParts, read_parts, write_parts
+from evaluation.judgements.subtopics import read_subtopics
 from evaluation.runs.score import ScoringTarget
 from evaluation.verification.comparing import Judgements as VerifyingJudgements
 from evaluation.verification.comparing import ScoringRules, parse_excluded
-from evaluation.verification.references import AnswerTexts
+from evaluation.verification.references import AnswerTexts, read_records
 from leaderboard.core.audit import record
 from leaderboard.core.permissions import has_agreement
 from leaderboard.core.storage import shared
@@ -68,13 +70,13 @@ _judgements = _cached_reader(judged.read_qrels, Area.QRELS)
 _open_judgements = _cached_reader(judged.read_qrels, Area.OPEN_QRELS, local_path)
 _parts = _cached_reader(read_parts, Area.QRELS)
 _answers = _cached_reader(partial(read_answers, try_patterns=False), Area.QRELS)
+_subtopics = _cached_reader(read_subtopics, Area.QRELS)
+_labels = _cached_reader(read_labels, Area.QRELS, size=_VERIFICATION_CACHE_SIZE)
+_label_records = _cached_reader(lambda path: read_records(path.read_bytes()), Area.QRELS, size=_VERIFICATION_CACHE_SIZE)
 _excluded = _cached_reader(read_excluded, Area.FILES, local_path)
 _document_ids = _cached_reader(DocumentIds.open, Area.INDEXES, local_path)
 #: Returns the query ids in a stored file.
 topic_ids = _cached_reader(lambda path: frozenset(query.id for query in read_queries(path)), Area.FILES, local_path)
-_verifying_judgements = _cached_reader(
-    lambda path: VerifyingJudgements(b"".join(open_blocks(path))), Area.QRELS, size=_VERIFICATION_CACHE_SIZE
-)
 _parsed_excluded = _cached_reader(
     lambda path: parse_excluded(b"".join(open_blocks(path))), Area.FILES, local_path, _VERIFICATION_CACHE_SIZE
 )
@@ -88,6 +90,22 @@ def load_qrels(row: Qrels) -> judged.Qrels:
 def load_grades(row: Qrels) -> dict[bytes, dict[bytes, int]]:
     """Return the grades of a row by query and document, including negative ones."""
     return judged.read_grades(path_of(Area.QRELS, row.sha256))
+
+
+def load_labels(row: Qrels | None) -> Labels:
+    """Return the labels of answers of a row from private storage; empty if there are none."""
+    return _labels(row.labels_sha256) if row is not None and row.labels_sha256 else {}
+
+
+def label_records(row: Qrels) -> list[dict[str, Any]]:
+    """Return the labels of a row, read independently of `load_labels` to verify scores."""
+    return _label_records(row.labels_sha256) if row.labels_sha256 else []
+
+
+def label_measures(row: Qrels) -> list[str]:
+    """Return the measures of all judges of answers."""
+    judges = row.judged_by.get("labels", {}).get("judges", ())
+    return [label_measure(measure, judge["name"]) for judge in judges for measure in LABEL_MEASURES]
 
 
 def load_parts(row: Qrels) -> QueryParts:
@@ -197,7 +215,12 @@ def copy_open_judgements() -> int:
 
 def verifying_judgements(row: Qrels) -> VerifyingJudgements:
     """Return the judgments of a row, read independently of `load_qrels` to verify scores."""
-    return _verifying_judgements(row.sha256)
+    return _verifying_judgements(row.sha256, row.subtopics_sha256)
+
+
+@lru_cache(maxsize=_VERIFICATION_CACHE_SIZE)
+def _verifying_judgements(*checksums: str) -> VerifyingJudgements:
+    return VerifyingJudgements(*(b"".join(open_blocks(path_of(Area.QRELS, each))) for each in checksums if each))
 
 
 def scoring_rules(version: DatasetVersion) -> ScoringRules:
@@ -231,23 +254,24 @@ def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> Sc
         candidates_only=dataset.candidates_only,
         measures=tuple(dataset.measures or [dataset.primary_measure]),
     )
-    qrels_checksums = (qrels.sha256, qrels.answers_sha256, version.corpus_sha256) if qrels else ("", "", "")
-    checksums = version.topics_sha256, version.document_ids_sha256, version.excluded_sha256, *qrels_checksums
-    return _target(base_target, checksums)
+    names = ("sha256", "answers_sha256", "subtopics_sha256", "labels_sha256")
+    qrels_checksums = [getattr(qrels, name) if qrels else "" for name in names]
+    checksums = version.topics_sha256, version.document_ids_sha256, version.excluded_sha256, version.corpus_sha256
+    return _target(base_target, (*checksums, *qrels_checksums))
 
 
 def answer_texts(row: Qrels) -> AnswerTexts | None:
     """Return the answers and texts for verifying scores, read independently; None without answers."""
     if not row.answers_sha256:
         return None
-    corpus = local_path(Area.FILES, row.version.corpus_sha256)
+    corpus = local_path(Area.FILES, row.version.corpus_sha256) if row.version.corpus_sha256 else None
     return AnswerTexts(path_of(Area.QRELS, row.answers_sha256), corpus)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _target(base_target: ScoringTarget, checksums: tuple[str, ...]) -> ScoringTarget:
     """Return the target for content with these checksums; cached, because it contains lookup tables."""
-    topics, document_ids, excluded, qrels, answers, corpus = checksums
+    topics, document_ids, excluded, corpus, qrels, answers, subtopics, labels = checksums
     return replace(
         base_target,
         qrels=_judgements(qrels) if qrels else None,
@@ -255,7 +279,9 @@ def _target(base_target: ScoringTarget, checksums: tuple[str, ...]) -> ScoringTa
         document_ids=_document_ids(document_ids) if document_ids else None,
         excluded=_excluded(excluded) if excluded else None,
         answers=_answers(answers) if answers else None,
-        corpus=local_path(Area.FILES, corpus) if answers else None,
+        labels=_labels(labels) if labels else None,
+        corpus=local_path(Area.FILES, corpus) if answers and corpus else None,
+        subtopics=_subtopics(subtopics) if subtopics else None,
     )
 
 
@@ -340,32 +366,39 @@ def documents_not_in_corpus(qrels: judged.Qrels, documents: DocumentIds) -> list
 def current_or_next_qrels(
     version: DatasetVersion,
     split: str,
-    judgements: JudgementFile,
+    judgements: JudgementFile | Qrels,
     *,
-    answers_sha256: str = "",
+    files: Mapping[str, str] = {},
     made_from: Qrels | None = None,
     note: str = "",
     judged_by: Mapping[str, Any] | None = None,
 ) -> Qrels:
     """Return the row of these judgments, creating it with the next number if they are new.
 
-    `note` describes additions to `made_from`. Without `answers_sha256`, the row has the answers of an existing row or
-    of `made_from`.
+    `note` describes additions to `made_from`. `files` are `answers_sha256`, `subtopics_sha256`, and `labels_sha256`.
+    Without the first two, the row has the answers and subtopics of an existing row or of `made_from`. Without
+    `labels_sha256`, it has the labels of `made_from`, by default the dataset's current qrels.
     """
     if made_from is not None:
-        answers_sha256 = answers_sha256 or made_from.answers_sha256
-    rows = version.qrels.filter(split=split, sha256=judgements.sha256).order_by("-number")
-    row = (rows.filter(answers_sha256=answers_sha256) if answers_sha256 else rows).first()
+        files = {name: getattr(made_from, name) for name in ("answers_sha256", "subtopics_sha256")} | dict(files)
+    labels_source = made_from or version.qrels.filter(split=split, version__dataset__current_qrels=F("pk")).first()
+    if not files.get("labels_sha256") and labels_source is not None and labels_source.labels_sha256:
+        files = {**files, "labels_sha256": labels_source.labels_sha256}
+        judged_by = {**(judged_by or {}), "labels": labels_source.judged_by["labels"]}
+    file_columns = {"labels_sha256": ""} | {name: sha256 for name, sha256 in files.items() if sha256}
+    rows = version.qrels.filter(split=split, sha256=judgements.sha256, **file_columns)
+    row = rows.order_by("-number").first()
     if row is not None:
         return row
     latest_number = version.qrels.filter(split=split).aggregate(latest=Max("number"))["latest"] or 0
+    level = version.dataset.relevance_level
     return Qrels.objects.create(
         version=version,
         split=split,
         number=latest_number + 1,
         sha256=judgements.sha256,
-        answers_sha256=answers_sha256,
-        statistics=judgements.statistics(version.dataset.relevance_level),
+        **files,
+        statistics=judgements.statistics if isinstance(judgements, Qrels) else judgements.statistics(level),
         made_from=made_from,
         note=note,
         judged_by=judged_by or {},

@@ -1,4 +1,4 @@
-"""Differences from the baseline: of one or a few systems on each dataset, or of all systems on one dataset."""
+"""Differences from the baseline: of a few systems on each dataset, or of all systems on one dataset."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from leaderboard.boards.model import DELTA, Board, Row
-from leaderboard.boards.system.page import system_facts, system_results
-from leaderboard.core.measures import better
-from leaderboard.core.text.baselines import baselines_label
-from leaderboard.core.text.numbers import DECIMALS, DIGITS, direction, signed
+from leaderboard.core.text.numbers import DIGITS, direction, signed
 from leaderboard.figures import drawing
 from leaderboard.figures.drawing import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
@@ -213,40 +209,6 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
     return _draw(subject, ("Dataset", [dataset.facts.name for dataset in datasets]), series, notes)
 
 
-def build_system(request: FigureRequest) -> Plot:
-    """Draw one system's differences from the baseline in each dataset's primary measure, largest first."""
-    facts = system_facts(request.systems[0]) if request.systems else None
-    if facts is None:
-        return Plot.empty("This figure shows one system. Open it from the system's page.")
-    results = [result for result in system_results(facts["pk"]) if result.delta is not None and not result.is_baseline]
-    if not results:
-        return Plot.empty(NOTHING_TO_COMPARE)
-    results.sort(key=lambda result: -(result.delta or 0.0))
-    measures = list(dict.fromkeys(result.measure for result in results))
-    baseline = baselines_label(result.baseline_name for result in results)
-    heads = [f"{result.dataset}, {result.configuration}".removesuffix(", ") for result in results]
-    differences = [
-        _Difference(
-            round(result.delta or 0.0, DECIMALS),
-            direction(result.delta, result.measure),
-            result.certainty,
-            result.better_than_baseline,
-            result.provenance == REPORTED,
-            reverse("dataset", args=[result.dataset_slug]),
-        )
-        for result in results
-    ]
-    subject = _Subject(
-        drawing.list_names(measures),
-        baseline,
-        f"+.{DECIMALS}f",
-        f"Difference of {facts['name']} from {baseline} in {drawing.list_names(measures)}, by dataset.",
-        f"{facts['name']}, {drawing.list_names(measures)}",
-        better(measures[0]) == "lower",
-    )
-    return _draw(subject, ("Dataset", heads), [_Series(facts["name"], differences)])
-
-
 def _draw(
     subject: _Subject, heads: tuple[str, Sequence[str]], series: Sequence[_Series], notes: Sequence[str] = ()
 ) -> Plot:
@@ -369,13 +331,6 @@ def _axes(subject: _Subject, numbers: Sequence[float]) -> dict[str, Any]:
     return {"xaxis": axis(0.2, drawing.MAX_TICKS), "xaxis2": value_axis, "meta": {"narrow": narrow_layout}}
 
 
-SYSTEM_DELTAS = Figure(
-    slug="system-deltas",
-    title="On which datasets is the system better than the baseline?",
-    caption="Score differences of a system from each dataset's baseline.",
-    subjects=("system",),
-    build=build_system,
-)
 DELTAS = Figure(
     slug="deltas",
     title="Which systems are better than the baseline?",

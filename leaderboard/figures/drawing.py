@@ -231,7 +231,9 @@ def heatmap(matrix: Matrix, max_value: float, title: str, hover: str, gap: float
         "cmax": max_value,
         "line": {"color": PAPER, "width": gap},
     }
-    bar = {"thickness": 10, "outlinewidth": 0, "title": {"text": title, "side": "right"}}
+    font = {"size": 12, "color": MUTED_INK}
+    head = {"text": title, "side": "right", "font": font}
+    bar = {"thickness": 10, "outlinewidth": 0, "title": head, "tickfont": font}
     return go.Bar(
         orientation="h",
         y=[row for row, _ in cells],

@@ -22,7 +22,7 @@ from leaderboard.datasets import lists
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-Subject = Literal["benchmark", "dataset", "system", "comparison", "site"]
+Subject = Literal["benchmark", "dataset", "comparison", "site"]
 Cell = str | float | int | None
 
 #: Maximum number of systems in a request.
@@ -206,7 +206,7 @@ class FigureRequest:
 
     def plot(self) -> Plot:
         """Draw the figure, or return an empty plot if no page has it. Raises what the figure's `build` raises."""
-        if self.benchmark or self.dataset or {"site", "system"} & set(self.figure.subjects):
+        if self.benchmark or self.dataset or "site" in self.figure.subjects:
             return self.figure.build(self)
         return Plot.empty("No page on this site has the data for this figure yet.")
 

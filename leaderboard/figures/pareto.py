@@ -274,7 +274,7 @@ def _frontier_traces(
     corners = [(x, y) for y, *pair in zip(ys, xs, xs[1:], strict=False) for x in pair]
     corners += [(right_edge, worst_score), (xs[0], worst_score)]
     shade = drawing.area_trace("dominated", corners, BLUE, 0.08, showlegend=False)
-    style = {"color": MUTED_INK, "width": 1.5, "dash": "dot", "shape": "hv"}
+    style = {"color": MUTED_INK, "width": 1.5, "shape": "hv"}
     return [shade, drawing.line_trace("Pareto frontier", xs[:-1], ys[:-1], style)][: len(best_points)]
 
 
@@ -297,7 +297,7 @@ def _costs(scored_rows: _ScoredRows, axis: str) -> CostAxis:
         return _model_sizes(scored_rows.rows)
     key, title = COST_AXES[axis]
     if axis in STATED_AXES:
-        return CostAxis(_measured_costs(scored_rows, key)[1], title, "As stated in the runs.")
+        return CostAxis(_measured_costs(scored_rows, key)[1], title, "Stated in the runs.")
     reported_costs = _reported_costs(scored_rows, axis, title)
     if scored_rows.request.choice("device"):
         return reported_costs

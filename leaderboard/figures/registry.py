@@ -25,7 +25,6 @@ FIGURES: dict[str, Figure] = {
         collections.DOCUMENT_LENGTHS,
         collections.RELEVANCE_BY_LENGTH,
         collections.OVERLAP,
-        differences.SYSTEM_DELTAS,
         queries.QUERY_DIFFERENCES,
     )
 }

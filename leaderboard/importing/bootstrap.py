@@ -21,6 +21,7 @@ from leaderboard.importing.reported.loader import load_reported
 from leaderboard.importing.topics.renewal import add_batch
 from leaderboard.models import Dataset, Entry, Source, TopicSource, User
 from leaderboard.results.board_rows.revisions import record_present
+from leaderboard.results.publishing.descriptions import refresh_training
 from leaderboard.results.publishing.publication import refresh_scores
 from leaderboard.results.values import datasets_without_shares
 from leaderboard.systems.baselines import BM25, request_demo_rows, request_sample_model
@@ -43,11 +44,12 @@ _DEMO = ImportOptions(
 def prepare() -> None:
     """Create the initial data of the site: curator account, reported boards, and the demo collection with its twin.
 
-    Requests the demo's rows and sample model, records missing board rows, and refreshes scores without judgment
-    coverage.
+    Requests the demo's rows and sample model, records missing board rows, and refreshes training exposure and scores
+    without judgment coverage.
     """
     make_curator()
     load_reported()
+    refresh_training()
     record_present()
     for dataset in datasets_without_shares():
         refresh_scores(dataset)

@@ -38,6 +38,7 @@ from leaderboard.datasets.qrels import (
 from leaderboard.judgements.disclosure import is_secret, record_compared
 from leaderboard.judgements.drawing import draw, record_pool
 from leaderboard.judgements.imports import (
+    JudgeKind,
     State,
     check_judgements,
     compare_again,
@@ -45,6 +46,7 @@ from leaderboard.judgements.imports import (
     is_current,
     read_import,
 )
+from leaderboard.judgements.labels import compare_label_import, merge_label_import
 from leaderboard.judgements.rescoring.campaigns import RescoreUnderWay, get_pending_rescore, must_rescore, start_rescore
 from leaderboard.judgements.rescoring.content import OfferedContent, offer_content, prepare_content
 from leaderboard.models import Dataset, DatasetVersion, Entry, JudgementImport, Pool, Qrels, Rescore
@@ -56,9 +58,10 @@ from leaderboard.systems.baselines import request_baseline
 class MergedJudgements:
     """Merged judgments in private storage that no row references yet."""
 
-    judgements: JudgementFile
+    judgements: JudgementFile | Qrels
     content: OfferedContent
     judged_by: dict[str, Any]
+    labels_sha256: str = ""
 
 
 def compare_import(import_: JudgementImport, folder: Path) -> dict[str, Any]:
@@ -67,6 +70,8 @@ def compare_import(import_: JudgementImport, folder: Path) -> dict[str, Any]:
     These are counts, including the agreement of its judge with others, and the checksum of the stored conflicts.
     """
     qrels = import_.dataset.current_qrels
+    if import_.judge_kind == JudgeKind.LABELS and qrels is not None:
+        return compare_label_import(import_, qrels)
     new_grades = _imported_grades(import_, qrels)
     comparison = compare(present_grades(qrels), new_grades)
     key = ""
@@ -98,6 +103,7 @@ def _grades_by_judge(qrels: Qrels | None) -> JudgeGrades:
     if not lineage:
         return []
     imports = JudgementImport.objects.filter(qrels__in=lineage, state=State.MERGED).select_related("version")
+    imports = imports.exclude(judge_kind=JudgeKind.LABELS)
     grades_by_judge: list[tuple[Judge, Grades]] = []
     for import_ in imports.order_by("settled_at", "pk"):
         grades = _imported_grades(import_, import_.against)
@@ -131,6 +137,9 @@ def merge_import(import_: JudgementImport, folder: Path) -> MergedJudgements:
     The result also has the content that the dataset will offer, and the judges with their numbers of judgments and
     agreement.
     """
+    if import_.judge_kind == JudgeKind.LABELS and import_.against is not None:
+        labels_sha256, judged_by = merge_label_import(import_, import_.against, folder)
+        return MergedJudgements(import_.against, OfferedContent(), judged_by, labels_sha256)
     new_grades = _imported_grades(import_, import_.against)
     grades = merge(present_grades(import_.against), new_grades, MergePolicy(import_.policy))
     path = folder / "merged.tsv"
@@ -174,6 +183,7 @@ def record_merge(import_: JudgementImport, merged_judgements: MergedJudgements) 
         locked_import.version,
         import_split(locked_import),
         merged_judgements.judgements,
+        files={"labels_sha256": merged_judgements.labels_sha256},
         made_from=locked_import.against,
         note=locked_import.note,
         judged_by=merged_judgements.judged_by,

@@ -96,17 +96,17 @@ def record_pool_read(pool: Pool, form: str) -> None:
     """Record which hidden judgments or hidden queries a download of the pool reveals, if any."""
     if reveals_judged(pool):
         record_reading(pool, pool.dataset_id, what="which pairs are judged", qrels=_qrels_number(pool.qrels))
-    if form == "csv" and seals_queries(pool.dataset):
+    if form != "trec" and seals_queries(pool.dataset):
         record("read hidden queries", pool, dataset=pool.dataset_id)
 
 
 def downloadable_forms(pool: Pool, person: Person) -> list[str]:
     """Return the pool formats that the user may download.
 
-    CSV with hidden queries requires the permission to read them.
+    Texts of hidden queries require the permission to read them.
     """
     is_sealed = seals_queries(pool.dataset) and not may_see_counts(pool.dataset, person)
-    return [form for form in pool.files if form != "csv" or not is_sealed]
+    return [form for form in pool.files if form == "trec" or not is_sealed]
 
 
 def _qrels_number(qrels: Qrels | None) -> int | None:

@@ -1,6 +1,7 @@
 """Drawing of pools and their files; runs in the scorer, because judged documents are omitted.
 
-A pool is offered as CSV with texts, for spreadsheets and tools, and as qrels lines to be completed.
+A pool is offered as CSV with texts, for spreadsheets and tools, and as qrels lines to be completed. Answers that lack
+labels are offered as JSON Lines.
 """
 
 import csv
@@ -18,8 +19,9 @@ from evaluation.judgements.import_file import guard_cell
 from evaluation.runs.pooling import draw_pool
 from leaderboard.core.storage.runs import run_path
 from leaderboard.core.storage.store import Area, local_path, put
-from leaderboard.datasets.qrels import load_qrels, scoring_target
+from leaderboard.datasets.qrels import load_labels, load_qrels, scoring_target
 from leaderboard.judgements.disclosure import record_compared
+from leaderboard.judgements.labels import collect_answers, count_unlabeled, find_unlabeled, write_unlabeled
 from leaderboard.judgements.pools import JudgingRefused
 from leaderboard.models import Pool
 from leaderboard.results.pooled import get_pool_runs
@@ -58,25 +60,28 @@ def draw(pool: Pool, folder: Path, progress: Callable[[float], None]) -> dict[st
     paths = [run_path(key) for key in sorted(set(pool.runs.values_list("sha256", flat=True)))]
     seed = secrets.randbits(64)
     drawn_pool = draw_pool(paths, target, depth=pool.depth, seed=seed, progress=lambda share: progress(0.5 * share))
-    pooled_queries, pooled_documents = (
-        {query for query, _ in drawn_pool.pairs},
-        {document for _, document in drawn_pool.pairs},
-    )
+    unlabeled = find_unlabeled(collect_answers(get_pool_runs(pool)), load_labels(qrels), qrels)
+    pooled_documents = {document for _, document in drawn_pool.pairs}
     topics = read_queries(local_path(Area.FILES, version.topics_sha256))
-    query_texts = {query.id: _truncate(query.text) for query in topics if query.id in pooled_queries}
+    query_texts = {query.id: _truncate(query.text) for query in topics}
     corpus = local_path(Area.FILES, version.corpus_sha256) if version.corpus_sha256 else None
     csv_path, qrels_path = folder / "pool.csv", folder / "pool.qrels"
     with texts_of_documents(corpus, pooled_documents, folder, lambda share: progress(0.5 + 0.5 * share)) as texts:
         write_csv(drawn_pool.pairs, csv_path, str(pool.pk), query_texts, texts)
     with qrels_path.open("w", encoding="utf-8", newline="\n") as file:  # assessors replace -1 by grades
         file.writelines(f"{query} 0 {document} {UNJUDGED}\n" for query, document in drawn_pool.pairs)
+    files = {"csv": put(Area.CURATION, csv_path), "trec": put(Area.CURATION, qrels_path)}
+    if any(unlabeled.values()):
+        write_unlabeled(unlabeled, query_texts, folder / "answers.jsonl")
+        files["answers"] = put(Area.CURATION, folder / "answers.jsonl")
     return {
         "qrels": qrels,
-        "files": {"csv": put(Area.CURATION, csv_path), "trec": put(Area.CURATION, qrels_path)},
+        "files": files,
         "statistics": {
             **drawn_pool.statistics(),
             "runs": len(drawn_pool.by_run),
             "texts": corpus is not None,
+            "unlabeled": count_unlabeled(unlabeled),
         },
     }
 

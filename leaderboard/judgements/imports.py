@@ -10,12 +10,14 @@ from django.utils import timezone
 from evaluation.collections.beir import read_queries
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.judgements.import_file import HIGHEST_GRADE, NewJudgements, read_judgements
+from evaluation.judgements.labels import judge_records, labeled_answers
 from evaluation.judgements.merge import UNNAMED_JUDGES, Judge
 from leaderboard.core.audit import actor, record
 from leaderboard.core.storage.store import Area, local_path, put
 from leaderboard.core.text.names import validate_name
 from leaderboard.core.work_requests import request_work
 from leaderboard.judgements.disclosure import is_secret
+from leaderboard.judgements.labels import check_labels
 from leaderboard.judgements.pools import ConcurrentChange, JudgingRefused
 from leaderboard.judgements.rescoring.campaigns import RescoreUnderWay, get_pending_rescore
 from leaderboard.models import Dataset, DatasetVersion, JudgementImport, Pool, Qrels, WorkRequest
@@ -117,21 +119,30 @@ def import_judgements(
 ) -> JudgementImport:
     """Check a file of judgments, store it, and request its comparison with the current judgments by the scorer.
 
-    Call this within `audit.acting`.
+    A judge of the kind LABELS means that the file has labels of answers and names its judges. Call this within
+    `audit.acting`.
 
     Raises:
         evaluation.core.problems.InvalidContent: With all problems of the file; nothing is stored.
         JudgingRefused: For an invalid judge, note, or pool.
     """
-    check_judge(judge)
+    is_labels = judge.kind == JudgeKind.LABELS
+    if not is_labels:
+        check_judge(judge)
     _check_line("The note", note.strip())
     version = _require_version(dataset)
     if pool is not None and pool.version_id != version.pk:
         raise JudgingRefused(f"{pool} does not belong to the dataset's current version.")
-    judgements = check_judgements(dataset, path, scale_grew=scale_grew, strict=strict)
-    counts = {"lines": judgements.lines, "pairs": judgements.pairs, "unjudged": judgements.unjudged}
-    if judgements.missing:
-        counts["missing"] = judgements.missing
+    if is_labels:
+        labels = check_labels(dataset, path)
+        counts = {"pairs": len(labeled_answers(labels))}
+        names = [name for name, _, _ in judge_records(labels)]
+        judge = Judge(JudgeKind.LABELS, ", ".join(names) if len(", ".join(names)) <= 80 else f"{len(names)} judges")
+    else:
+        judgements = check_judgements(dataset, path, scale_grew=scale_grew, strict=strict)
+        counts = {"lines": judgements.lines, "pairs": judgements.pairs, "unjudged": judgements.unjudged}
+        if judgements.missing:
+            counts["missing"] = judgements.missing
     sha256 = put(Area.CURATION, path)
     with transaction.atomic():
         import_ = JudgementImport.objects.create(

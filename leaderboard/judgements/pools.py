@@ -26,7 +26,7 @@ class ConcurrentChange(JudgingRefused):
 #: Maximum depth of a pool, which is the depth to which runs are scored.
 MAX_DEPTH = 1000
 #: File formats of a pool, with their suffixes.
-FORMATS = {"csv": ".csv", "trec": ".qrels"}
+FORMATS = {"csv": ".csv", "trec": ".qrels", "answers": ".jsonl"}
 
 _REMOVED = (Entry.Visibility.WITHDRAWN, Entry.Visibility.QUARANTINED, Entry.Visibility.UNPUBLISHED)
 

@@ -64,6 +64,10 @@ class CurationCommand(BaseCommand):
                 message = self.curate(**{**options, **rows})
         except InvalidContent as error:
             raise CommandError(describe_refusal(error, "file")) from error
+        except OSError as error:
+            if error.filename is None:  # such as a broker that does not answer
+                raise
+            raise CommandError(describe_unreadable(error)) from error
         except self.refusals as error:
             raise CommandError(str(error)) from error
         self.stdout.write(message)
@@ -174,8 +178,17 @@ def read_text(path: Path) -> str:
     """Return the text of a UTF-8 file without its byte order mark. Raises CommandError if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise CommandError(describe_unreadable(error)) from error
+    except UnicodeDecodeError as error:
         raise CommandError(f"{path} cannot be read as UTF-8 text: {error}.") from error
+
+
+def describe_unreadable(error: OSError) -> str:
+    """Return a message about a file that cannot be read, and what to do."""
+    if isinstance(error, FileNotFoundError):
+        return f"There is no file {error.filename}. Check the path."
+    return f"{error.filename} cannot be read: {error.strerror}. Check its path and permissions."
 
 
 def add_actor_arguments(parser: ArgumentParser, why_help: str) -> None:

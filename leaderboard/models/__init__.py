@@ -29,6 +29,7 @@ from leaderboard.models.results import (
     Run,
     RunType,
     Seed,
+    can_be_best,
 )
 from leaderboard.models.rounds import Round, RoundQuerySet, RoundSummary
 from leaderboard.models.systems import (

@@ -68,7 +68,9 @@ class Pool(models.Model):
         help_text="Number of highest-priority runs per team; empty if runs were selected individually.",
     )
     state = models.CharField(max_length=8, choices=State.choices, default=State.DRAWING)
-    files = models.JSONField(default=dict, help_text="SHA-256 of the file in private storage, by format (csv, trec).")
+    files = models.JSONField(
+        default=dict, help_text="SHA-256 of the file in private storage, by format (csv, trec, answers)."
+    )
     statistics = models.JSONField(default=dict, help_text="Numbers of pairs, queries, and pairs by run, without ids.")
     created_by = models.ForeignKey("User", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
@@ -105,6 +107,7 @@ class JudgementImport(models.Model):
 
         PEOPLE = "people", "people"
         MODEL = "model", "a model"
+        LABELS = "labels", "judges in the file (labels of answers)"
 
     dataset = models.ForeignKey("Dataset", on_delete=models.CASCADE, related_name="judgement_imports")
     version = models.ForeignKey("DatasetVersion", on_delete=models.PROTECT, related_name="+")

@@ -125,7 +125,7 @@ class Dataset(models.Model):
     #: team.
     runs_visibility = models.CharField(max_length=12, choices=Visibility.choices, default=Visibility.CURATORS)
 
-    primary_measure = models.CharField(max_length=40, default="nDCG@10")
+    primary_measure = models.CharField(max_length=80, default="nDCG@10")
     measures = models.JSONField(default=list, help_text="Measures of the board, primary measure first.")
     relevance_level = models.PositiveSmallIntegerField(default=1)
     drop_self_matches = models.BooleanField(default=False)
@@ -259,6 +259,12 @@ class Qrels(models.Model):
         blank=True,
         help_text="SHA-256 of the answer strings of the queries, in private storage; empty if none.",
     )
+    subtopics_sha256 = models.CharField(
+        max_length=64, blank=True, help_text="SHA-256 of judgments by subtopic, if any."
+    )
+    labels_sha256 = models.CharField(
+        max_length=64, blank=True, help_text="SHA-256 of labels of answers, in private storage, if any."
+    )
     made_from = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="made_into")
     note = models.CharField(max_length=300, blank=True, help_text="Additions of this version, and their origin.")
     statistics = models.JSONField(default=dict)
@@ -273,7 +279,10 @@ class Qrels(models.Model):
         verbose_name_plural = "qrels"
         constraints = [
             models.UniqueConstraint(fields=["version", "split", "number"], name="qrels_number_once"),
-            models.UniqueConstraint(fields=["version", "split", "sha256", "answers_sha256"], name="qrels_content_once"),
+            models.UniqueConstraint(
+                fields=["version", "split", "sha256", "answers_sha256", "subtopics_sha256", "labels_sha256"],
+                name="qrels_content_once",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -320,7 +329,7 @@ class Benchmark(models.Model):
     name = models.CharField(max_length=120)
     description = models.TextField(blank=True, help_text="Markdown")
     citation = models.TextField(blank=True)
-    measure = models.CharField(max_length=40, default="nDCG@10")
+    measure = models.CharField(max_length=80, default="nDCG@10")
     source = models.ForeignKey(
         "Source",
         null=True,

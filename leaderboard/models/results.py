@@ -31,6 +31,11 @@ class RunType(models.TextChoices):
 REFERENCE_TYPES = (RunType.CLOSED_BOOK, RunType.GOLD_EVIDENCE)
 
 
+def can_be_best(closed_api: object, run_type: str) -> bool:
+    """Return whether a result can be the best of its board: neither a closed API's nor a reference."""
+    return not closed_api and run_type not in REFERENCE_TYPES
+
+
 class Run(models.Model):
     """A ranking for a dataset version, stored compressed under the SHA-256 of its text."""
 

@@ -6,9 +6,8 @@ from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.urls import reverse
+from django.utils import timezone
 from simple_history.models import HistoricalRecords
-
-from leaderboard.models.datasets import Dataset
 
 
 class TopicSource(models.Model):
@@ -59,11 +58,13 @@ class TopicSource(models.Model):
     def get_absolute_url(self) -> str:
         return reverse("rolling_benchmark", args=[self.slug])
 
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the scheduled time has passed and the batch has not started."""
+        return self.enabled and self.next_at < timezone.now()
+
     def clean(self) -> None:
-        """Raise ValidationError for a taken slug, a batch of another source, or a new dataset after a batch started."""
-        if self.dataset_id is None and Dataset.objects.filter(slug=self.slug).exists():
-            message = "A dataset has this slug, which the dataset of the first batch needs. Choose another slug."
-            raise ValidationError({"slug": message})
+        """Raise ValidationError for a batch of another source, or for a new dataset after a batch started."""
         started_batches = TopicBatch.objects.filter(source=self.pk).exclude(started_at=None)
         old_datasets = TopicSource.objects.filter(pk=self.pk).values_list("dataset", flat=True)
         if started_batches.exists() and self.dataset_id not in old_datasets:

@@ -1,13 +1,14 @@
 """Selection of the measures that a dataset's board shows."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from django.db import transaction
 
 from evaluation.core.problems import Problem
 from evaluation.measures.registry import DEFAULT_MEASURES, UnknownMeasureError, parse_measure
 from leaderboard.core.audit import record
-from leaderboard.core.measures import canonical_name
+from leaderboard.core.measures import better, canonical_name
 from leaderboard.datasets.problems import problem
 from leaderboard.models import Dataset, Evaluation
 from leaderboard.results.board_rows.revisions import lock_boards
@@ -36,13 +37,15 @@ def set_measures(dataset: Dataset, primary: str, secondary: Sequence[str]) -> li
 
     Raises:
         RefusedMeasures: For unknown measures, for more than three or any that reveals which documents are judged if
-            judgments are hidden, or for measures that need missing answers. The dataset does not change.
+            judgments are hidden, or for measures that need missing answers or subtopics. The dataset does not change.
     """
     lock_boards([dataset.pk])
     dataset.refresh_from_db()
     problems = list(check_measures(primary, secondary, hidden=dataset.hidden))
-    if not problems and dataset.current_qrels is not None and not dataset.current_qrels.answers_sha256:
-        problems += check_text_measures([primary, *secondary])
+    qrels = dataset.current_qrels
+    if not problems and qrels is not None:
+        inputs = {"has_answers": bool(qrels.answers_sha256), "has_subtopics": bool(qrels.subtopics_sha256)}
+        problems += check_inputs([primary, *secondary], has_texts=bool(qrels.version.corpus_sha256), **inputs)
     if problems:
         raise RefusedMeasures(problems)
     # An empty list means the primary measure alone here; `shown_measures` would add the defaults.
@@ -99,9 +102,16 @@ def check_measures(primary: str, secondary: Sequence[str], *, hidden: bool) -> I
         if hidden and measure.name.startswith(REVEALING):
             yield problem(
                 "revealing_measure",
-                f"{measure.name} reveals which documents are judged",
+                f"{measure.name} reveals which documents or queries are judged",
                 "Choose another measure, or open the judgments.",
             )
+    if hidden and better(primary) == "lower":
+        yield problem(
+            "lower_is_better",
+            f"{canonical_name(primary)} cannot be the primary measure of a dataset with hidden judgments, because "
+            "lower values are better",
+            "Choose a primary measure for which higher values are better, or open the judgments.",
+        )
     if not has_unknown and hidden and len(shown_measures(primary, secondary, hidden=True)) > MAX_MEASURES:
         yield problem(
             "too_many_measures",
@@ -110,14 +120,26 @@ def check_measures(primary: str, secondary: Sequence[str], *, hidden: bool) -> I
         )
 
 
-def check_text_measures(measures: Sequence[str]) -> Iterator[Problem]:
-    """Yield a problem if any of the measures compares texts with answers. Call it for datasets that lack either."""
-    names = [canonical_name(name) for name in dict.fromkeys(measures)]
-    text_measures = [name for name in names if name.startswith(("Answer", "EM", "ECE")) or name.endswith("kt")]
-    if text_measures:
-        yield problem(
-            "missing_answers",
-            f"{' and '.join(text_measures)} cannot be computed, because the dataset lacks answers or texts",
-            "Import the collection with its corpus.jsonl and an answers.jsonl, or choose other measures.",
-            count=len(text_measures),
-        )
+def check_inputs(
+    measures: Sequence[str], *, has_answers: bool, has_texts: bool, has_subtopics: bool
+) -> Iterator[Problem]:
+    """Yield problems of measures that need correct answers, texts, or judgments by subtopic, which a dataset lacks."""
+    families = {}
+    for name in measures:
+        with suppress(UnknownMeasureError):
+            measure = parse_measure(name)
+            families[measure.name] = measure.family
+    requirements = (
+        ("reads_texts", has_answers and has_texts, "answers", "answers or texts", "corpus.jsonl and answers.jsonl"),
+        ("reads_answers", has_answers, "answers", "correct answers", "answers.jsonl"),
+        ("reads_subtopics", has_subtopics, "subtopics", "judgments by subtopic", "subtopic-qrels.txt"),
+    )
+    for flag, is_available, code, inputs, files in requirements:
+        names = [name for name, family in families.items() if getattr(family, flag)]
+        if names and not is_available:
+            yield problem(
+                f"missing_{code}",
+                f"{' and '.join(names)} cannot be computed, because the dataset lacks {inputs}",
+                f"Import the collection with {files}, or choose other measures.",
+                count=len(names),
+            )

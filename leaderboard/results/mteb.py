@@ -6,6 +6,8 @@ use them.
 
 import csv
 import re
+import unicodedata
+from functools import lru_cache
 from pathlib import Path
 
 from leaderboard.models import Architecture
@@ -48,6 +50,10 @@ MODEL_TYPES: dict[str, list[str]] = {
 SPLITS = {row["dataset"]: row["split"] for row in _ROWS if row["split"] != "test"}
 #: Dataset slug → slug of the dataset that it is a part or another version of.
 ORIGINALS = {row["dataset"]: row["derived_from"] for row in _ROWS if row["derived_from"]}
+#: Parts of a name that do not change the collection: subsets, the kind of task, translations, and versions.
+_VARIANT = re.compile(
+    r"^nano(?=.)|(?<=.)(-hn|-?(retrieval|reranking)|-?hard[- ]?negatives|-(pl|nl))*([.]v\d+)?$", re.IGNORECASE
+)
 #: Current and former names of MTEB's BM25 baseline.
 BASELINES = frozenset({"mteb/baseline-bm25s", "baseline/bm25s", "bm25s"})
 #: MTEB's placeholder for a missing model revision.
@@ -56,6 +62,29 @@ NO_REVISION = "no_revision_available"
 EXTERNAL = "external"
 #: MTEB's placeholder for an unknown dataset revision. Revisions are commits on the Hugging Face hub.
 NO_DATASET_REVISION = "dataset revision not available"
+
+
+def _normalize_name(name: str) -> str:
+    """Return the letters and digits of a name in lower case, without accents and without parts that make a variant."""
+    letters = unicodedata.normalize("NFKD", _VARIANT.sub("", name)).casefold()
+    return "".join(filter(str.isalnum, letters))
+
+
+#: Normalized name → slug of the collection. Originals precede their variants in the table.
+_SLUGS = {
+    _normalize_name(name): row["dataset"]
+    for row in reversed(_ROWS)
+    for name in (row["dataset"], row["task"], *filter(None, row["other_names"].split(";")))
+}
+
+
+@lru_cache(maxsize=10_000)
+def collection_key(name: str) -> str:
+    """Return a key of a collection in any spelling, the same for HotPotQA, nano-hotpotqa, and HotpotQAHardNegatives.v2.
+
+    It is the slug of the collection if MTEB has a task for it.
+    """
+    return _SLUGS.get(key := _normalize_name(name), key)
 
 
 def measure_name(measure: str) -> str:
@@ -86,6 +115,7 @@ def describe_result(collection: str, version: str, revision: str) -> str:
     )
 
 
-def is_self_reported(locator: str, configuration: str) -> bool:
-    """Return whether the makers of a model reported a result to MTEB themselves."""
-    return f"revision {EXTERNAL}" in (locator.rpartition("; ")[2], configuration)
+def revision_placeholder(locator: str, configuration: str) -> str:
+    """Return EXTERNAL or NO_REVISION if a result has it instead of the model's revision, or else empty text."""
+    texts = locator.rpartition("; ")[2], configuration
+    return next((name for name in (EXTERNAL, NO_REVISION) if f"revision {name}" in texts), "")

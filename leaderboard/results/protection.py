@@ -22,7 +22,8 @@ from django.utils import timezone
 from numpy.typing import NDArray
 
 from evaluation.judgements import splits as judged_parts
-from evaluation.statistics.ladder import PUBLIC_STEP, STEP, YOUNG_STEP
+from evaluation.measures.registry import UnknownMeasureError, parse_measure
+from evaluation.statistics.ladder import PUBLIC_STEP, RESPONSE_STEP, STEP, YOUNG_ERRORS, YOUNG_STEP
 from leaderboard.datasets.qrels import load_parts, load_qrels, store_parts
 from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, Protection, Qrels, Team, Visibility
 from leaderboard.results.records import per_query_values
@@ -33,6 +34,15 @@ Part = EvaluationPart.Part
 HIDDEN_DECIMALS = 3
 #: Maximum number of measures with hidden judgments, because each measure reveals more about them.
 MAX_MEASURES = 3
+
+
+def coarse_step(primary: str, *, competition: bool) -> float:
+    """Return the rounding step of all measures in a competition, or of secondary measures elsewhere."""
+    try:
+        is_about_answers = parse_measure(primary).family.reads_responses
+    except UnknownMeasureError:
+        is_about_answers = False
+    return RESPONSE_STEP if is_about_answers and not competition else PUBLIC_STEP
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +82,11 @@ class ProtectionPolicy:
         """Rounding steps by measure; measures that are rounded to decimals are omitted."""
         if not self.hidden:
             return {}
-        return dict.fromkeys(self.measures if self.competition else self.measures[1:], PUBLIC_STEP)
+        return dict.fromkeys(self.measures if self.competition else self.measures[1:], self._coarse_step)
+
+    @property
+    def _coarse_step(self) -> float:
+        return coarse_step(self.measures[0], competition=self.competition)
 
     @property
     def sentences(self) -> list[str]:
@@ -113,7 +127,7 @@ class ProtectionPolicy:
         decimals = f"rounded to {HIDDEN_DECIMALS} decimals"
         if self.competition:
             return f"{primary} in steps of {PUBLIC_STEP}, and of the private part {all_names}, {decimals}"
-        return f"{primary}, {decimals}" + (f", and {secondary} in steps of {PUBLIC_STEP}" if secondary else "")
+        return f"{primary}, {decimals}" + (f", and {secondary} in steps of {self._coarse_step}" if secondary else "")
 
     def _limits(self) -> Iterator[str]:
         if self.daily_quota is not None:
@@ -126,13 +140,13 @@ class ProtectionPolicy:
         if settings.TEAM_APPROVAL:
             yield "A curator approves each team before its first submission."
         if days := settings.YOUNG_TEAM_DAYS:
-            resubmission = (
-                "" if self.competition else " After that, a run whose result was held back can be submitted again."
-            )
+            resubmission = "" if self.competition else " After that, a run that was held back can be submitted again."
             yield (
-                f"For {days} days after its approval, a team's first result is published, and further ones if they are "
-                f"better by more than {YOUNG_STEP}. At most {settings.YOUNG_TEAM_READINGS} results of such teams are "
-                f"published per day; others wait. Teams without approval count as one team.{resubmission}"
+                f"For {days} days after its approval, a team's first result is published, and further ones only if "
+                f"they exceed its best published result and the baseline by more than {YOUNG_STEP} and by more than "
+                f"{YOUNG_ERRORS:g} standard errors of the difference. At most {settings.YOUNG_TEAM_READINGS} results "
+                "of such teams are published per day; others wait. Teams without approval count as one "
+                f"team.{resubmission}"
             )
 
     def _competition_sentences(self) -> Iterator[str]:

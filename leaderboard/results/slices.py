@@ -123,6 +123,13 @@ def read_slices(qrels_id: int | None, tags_sha256: str) -> DatasetSlices:
         return DatasetSlices()
     version, dataset = qrels.version, qrels.version.dataset
     dataset.current_version, dataset.current_qrels, dataset.tags_sha256 = version, qrels, tags_sha256
+    return current_slices(dataset)
+
+
+def current_slices(dataset: Dataset) -> DatasetSlices:
+    """Return the slices of a dataset on its current judgments, like `read_slices`."""
+    if dataset.current_qrels is None:
+        return DatasetSlices()
     try:
         return DatasetSlices(open_slices(dataset))
     except JudgementsNotOpen:

@@ -1,14 +1,15 @@
 """Published values of evaluations; with hidden judgments, `published_value` is the only way out of the scorer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from django.db.models import Q
 
+from evaluation.judgements.responses import ECE, STATED_FIGURES
 from evaluation.measures.registry import upper_bound_name
 from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, System
-from leaderboard.results.mteb import ORIGINALS
+from leaderboard.results.mteb import ORIGINALS, collection_key
 from leaderboard.results.protection import HIDDEN_DECIMALS, evaluate_parts, get_policy, part_means
 
 #: Judgment coverage of a run's top documents. Both follow from a stored evaluation, and are published with the scores
@@ -16,8 +17,9 @@ from leaderboard.results.protection import HIDDEN_DECIMALS, evaluate_parts, get_
 JUDGED, HOLE = "Judged@10", "Hole@10"
 #: Judgment coverage measures in board order.
 JUDGED_MEASURES = (JUDGED, HOLE)
-#: Prefixes of measures that reveal which documents are judged.
-REVEALING = ("Hole", "Judged", "Upper")
+#: Prefixes of measures that reveal which documents or queries are judged. A team could state a different power of two
+#: for each query and read the judged queries off the mean.
+REVEALING = ("Hole", "Judged", "Upper", ECE, *STATED_FIGURES)
 
 
 def upper_bound_measures(dataset: Dataset) -> tuple[str, ...]:
@@ -78,13 +80,21 @@ def present_group_prefix(dataset: Dataset) -> str:
 def training_exposure(system: System, dataset: Dataset) -> Entry.Training:
     """Return the declared training exposure of a system to a dataset.
 
-    IN_DOMAIN if it was trained on the dataset or the one that it is a part of, ADAPTED if it was adapted to it, else
-    ZERO_SHOT; UNDECLARED if it has not declared its training.
+    IN_DOMAIN if it was trained on the dataset, a variant or part of it, or the one that it is a part of; ADAPTED if it
+    was adapted to one of these, else ZERO_SHOT; UNDECLARED if it has not declared its training. Names match in any
+    spelling (`collection_key`).
     """
-    names = {dataset.slug, dataset.name, ORIGINALS.get(dataset.slug, dataset.slug)}
-    if names.intersection(system.training_datasets):
+    keys = {collection_key(name) for name in (dataset.slug, dataset.name)}
+    # Names of parts begin with that of their collection, such as “MIRACL: German”.
+    collections = {collection_key(dataset.name.partition(":")[0]), *(ORIGINALS.get(key, key) for key in keys)}
+
+    def includes(names: Iterable[str]) -> bool:
+        training_keys = set(map(collection_key, names))
+        return bool(training_keys & (keys | collections) or keys & {ORIGINALS.get(key) for key in training_keys})
+
+    if includes(system.training_datasets):
         return Entry.Training.IN_DOMAIN
-    if names.intersection(system.adapted_to):
+    if includes(system.adapted_to):
         return Entry.Training.ADAPTED
     return Entry.Training.ZERO_SHOT if system.training_declared else Entry.Training.UNDECLARED
 

@@ -6,7 +6,6 @@ from urllib.parse import urlencode
 
 from django import template
 from django.http import QueryDict
-from django.urls import reverse
 
 from leaderboard.boards.state import BoardState
 from leaderboard.figures.drawing import counted_datasets
@@ -62,7 +61,7 @@ def frame(
 
     `data_query` is the query string of the figure's data, and `query` that of its page.
     """
-    address = reverse("figure_json", args=[figure.slug])
+    address = f"/figures/{figure.slug}.json"
     query_values = QueryDict(query[1:] if figure.choices else "")
     return {
         "figure": figure,
@@ -73,7 +72,7 @@ def frame(
         "level": level,
         "data_url": f"{address}?{data_query}" if data_query else address,
         "json_url": address + query.removesuffix("?"),
-        "page_url": reverse("figure", args=[figure.slug]) + query.removesuffix("?"),
+        "page_url": f"/figures/{figure.slug}/{query.removesuffix('?')}",
         "carried": [
             (name, value) for name in query_values for value in query_values.getlist(name) if name not in figure.choices
         ],
@@ -84,10 +83,10 @@ def frame(
 
 
 @register.inclusion_tag("leaderboard/_figure.html")
-def figure_page(figure_request: FigureRequest) -> dict[str, Any]:
+def figure_page(figure_request: FigureRequest, plot: Plot) -> dict[str, Any]:
     """Render the figure of its own page, with its table; its choices are in the form of the page."""
     query = figure_request.query_string()
-    context = frame(figure_request.figure, query[1:], query, figure_request.plot(), 2)
+    context = frame(figure_request.figure, query[1:], query, plot, 2)
     return {**context, "choices": [], "page_url": ""}
 
 

@@ -25,6 +25,7 @@ from leaderboard.boards.filtering import offered_presets
 from leaderboard.boards.model import DELTA, RATIOS, Board, Column, spans
 from leaderboard.boards.state import MAX_PINS, MAX_SORTS, PRESETS, VIEWS, WEIGHT_NAMES, BoardState, Range, Sort
 from leaderboard.models import Entry
+from leaderboard.results.protection import coarse_step
 from leaderboard.views.board_views import export_links
 
 #: Maximum length of a baseline's name that fits into a column head on phones.
@@ -248,7 +249,8 @@ class _BoardPage:
         coarse_columns = (
             [] if published_statements is None else [c.head for c in visible_columns if c.key in board.measures[1:]]
         )
-        if published_statements is not None and published_statements.step >= PUBLIC_STEP:
+        competition = published_statements is not None and published_statements.step >= PUBLIC_STEP
+        if published_statements is not None and competition:
             coarse_columns = [published_statements.measure, *coarse_columns]
         has_ties = len(board.statements.tied_with_best(board.measure)) > 1
         has_one_date = len(dates) == 1 and all(column.key != "published" for column in visible_columns)
@@ -261,7 +263,7 @@ class _BoardPage:
             "by_chance": f"{board.compared / 20:.0f}" if board.compared > FEW_COMPARED else "",
             "wins": next((c.note for c in visible_columns if c.key == WINS), ""),
             "coarse": " and ".join(coarse_columns),
-            "step": PUBLIC_STEP,
+            "step": coarse_step(board.measures[0], competition=competition) if coarse_columns else 0,
             "noise": any(c.key in WITH_SPREAD for c in visible_columns),
             "lower": list(dict.fromkeys(c.head for c in visible_columns if c.better == "lower" and c.numeric)),
             "date": date.fromisoformat(str(*dates)) if has_one_date else None,

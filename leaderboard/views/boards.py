@@ -34,7 +34,7 @@ from leaderboard.datasets import lists
 from leaderboard.datasets.files import blocking_agreements, visible_files
 from leaderboard.importing.benchmarks.catalogue import completeness, find_importable
 from leaderboard.judgements.rescoring.campaigns import get_pending_rescore
-from leaderboard.models import Dataset, DatasetVersion, Qrels
+from leaderboard.models import Dataset
 from leaderboard.results.board_rows.past import next_second
 from leaderboard.results.protection import policy_from_columns
 from leaderboard.results.values import published_statistics
@@ -53,7 +53,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
     if page is None:
         raise Http404
     dataset = page.dataset
-    rounds, now = dataset_rounds(dataset["pk"]), timezone.now()
+    rounds, now = dataset_rounds(dataset["pk"]) if dataset["has_rounds"] else [], timezone.now()
     open_for_runs = dataset["state"] in Dataset.TAKES_RUNS
     has_documents = bool(dataset["current_version__corpus_sha256"]) and not dataset["runs_only"]
     board = {
@@ -68,8 +68,9 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
         """Return the part of the context that only whole pages need."""
         statistics = published_statistics(lists.get_statistics(dataset)._asdict(), hidden=dataset["hidden"])
         judged_by = dataset["current_qrels__judged_by"] or {}
-        row = _partial_row(dataset)
-        agreements = blocking_agreements(row, request.user)
+        row = pages.partial_dataset(dataset)
+        needs_registration = has_agreement(row)
+        agreements = blocking_agreements(row, request.user) if needs_registration else []
         files = [] if agreements else visible_files(row, request.user)
         return {
             "section": "datasets",
@@ -85,27 +86,16 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
             "parts": page.parts,
             "twin": page.twin,
             "remarks": page.remarks,
-            "registration": has_agreement(row),
+            "registration": needs_registration,
             "due": agreements,
             "benchmarks": lists.benchmarks_with(dataset["pk"]),
-            "importable": find_importable(slug),
+            "importable": find_importable(slug) if dataset["state"] == Dataset.State.REPORTED else None,
             "files": files,
             "rescore": get_pending_rescore(dataset["pk"]) if may_judge(request.user) else None,
             "details": dataset_details(dataset, files, site_address(request) + "/"),
         }
 
     return board_page(request, "leaderboard/dataset.html", state, build_context, board)
-
-
-def _partial_row(dataset: dict[str, Any]) -> Dataset:
-    """Return a dataset with only the fields that determine access to files, from a row of values, without a query."""
-    field_names = ("pk", "hidden", "documents_visibility", "queries_visibility")
-    row = Dataset(**{name: dataset[name] for name in field_names})
-    if dataset["current_version_id"] is not None:
-        row.current_version = DatasetVersion(pk=dataset["current_version_id"])
-    if dataset["current_qrels_id"] is not None:
-        row.current_qrels = Qrels(pk=dataset["current_qrels_id"], split=dataset["current_qrels__split"])
-    return row
 
 
 @require_safe
@@ -127,7 +117,7 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
         "section": "benchmarks",
         "share_image": absolute(request, reverse("benchmark_share", args=[slug])),
         "feed": reverse("benchmark_atom", args=[slug]),
-        "rounds": benchmark_rounds(page.benchmark["pk"]),
+        "rounds": benchmark_rounds(page.benchmark["pk"]) if page.benchmark["has_rounds"] else [],
         "benchmark": page.benchmark,
         "members": page.members,
         "printed": page.printed,

@@ -63,14 +63,16 @@ def figure_json(request: HttpRequest, figure_request: FigureRequest) -> HttpResp
 @_figure_view
 def figure(request: HttpRequest, figure_request: FigureRequest) -> HttpResponse:
     """Show a figure with its table and choices."""
+    plot = figure_request.plot()
     context = {
         "section": "figures",
         "figure": figure_request.figure,
         "asked": figure_request,
+        "plot": plot,
         "benchmarks": benchmarks_with_figure(figure_request.figure),
         "datasets": datasets_with_figure(figure_request.figure),
         "choices": [
-            (name, label, values, figure_request.choice(name))
+            (name, label, values, plot.chosen.get(name, figure_request.choice(name)))
             for name, (label, values) in figure_request.figure.choices.items()
         ],
         # The view, which the form keeps.

@@ -32,22 +32,19 @@ HOME_BENCHMARKS, HOME_DATASETS = 8, 4
 def home(request: HttpRequest) -> HttpResponse:
     """Show an introduction, a forest plot, and cards of the newest benchmarks and recently changed open boards.
 
-    The plot shows the board with the most systems among those that accept runs, preferably with open judgments, or else
-    the first benchmark.
+    The plot shows the board with the most systems, preferably with open judgments.
     """
     cards, now = board_cards(with_reported=False), timezone.now()
-    drawn_cards, drawn_benchmarks = (
-        [card for card in group if card.board.summary and card.board.summary.forest_plot]
-        for group in (cards.datasets, cards.benchmarks)
-    )
-    drawn = max(drawn_cards, key=lambda card: (card.board.total, card.judgements == "open", card.at), default=None)
+    drawn_cards = [
+        card for card in (*cards.datasets, *cards.benchmarks) if card.board.summary and card.board.summary.forest_plot
+    ]
     context = {
         "section": "home",
         "rounds": [describe_round(row, now) for row in unfinished_rounds()],
         "benchmarks": cards.benchmarks[:HOME_BENCHMARKS],
         "datasets": sorted(cards.datasets, key=SORTS["changed"][1])[:HOME_DATASETS],
         "board_count": cards.total,
-        "drawn": drawn or next(iter(drawn_benchmarks), None),
+        "drawn": max(drawn_cards, key=lambda card: (card.board.total, card.judgements == "open"), default=None),
     }
     return render(request, "leaderboard/home.html", context)
 

@@ -40,6 +40,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
     configurations = run_provenance(facts["pk"])
     provenances = {result.provenance for result in results}
     weights = {configuration["checkpoint"].get("parameters") for configuration in configurations}
+    baseline = baselines_label(result.baseline_name for result in results)
     context = {
         "section": "system",
         "system": facts,
@@ -49,9 +50,9 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "quarantined": page.quarantined_results(facts["pk"]),
         "by_measure": tables.measure_table(results),
         "beside": tables.facts_table(results),
-        "baseline": baselines_label(result.baseline_name for result in results),
+        "baseline": baseline,
         "sure": any(result.certainty for result in results),
-        "several": sum(result.delta is not None and not result.is_baseline for result in results) > 1,
+        "differences": tables.draw_differences(results, baseline),
         "has_in_domain": any(result.training == "in-domain" for result in results),
         "has_seeds": any(result.seed_count for result in results),
         "word_pieces": WORD_PIECES if any(result.word_pieces is not None for result in results) else "",

@@ -73,7 +73,7 @@
       xaxis: axis, yaxis: axis,
       legend: {
         orientation: "h", x: 0, xref: "container", y: 1, yref: "container", yanchor: "top", itemclick: false,
-        itemdoubleclick: false, maxheight: 1, ...(narrow && isDouble ? { entrywidth: width / 2 - 70 } : {}),
+        itemdoubleclick: false, maxheight: 1, ...(narrow && isDouble ? { entrywidth: width / 2 - 76 } : {}),
       },
       hoverlabel: {
         bgcolor: color("--raised"), bordercolor: color("--rule-strong"), align: "left",
@@ -86,7 +86,7 @@
   function specification(found, width) {
     const pick = width < NARROW ? narrowed : (one) => one;
     const names = found.data.filter((trace) => trace.name && trace.showlegend !== false).map((trace) => trace.name);
-    const isDouble = names.length > 3 && names.every((name) => name.length < 20); // Others need a line each on phones.
+    const isDouble = names.length > 3 && names.every((name) => name.length * 5.6 < width / 2 - 76); // Others need a line each on phones.
     const layout = { ...pick(found.layout), template: { layout: looks(width, isDouble) } };
     // On phones, a legend takes a line per entry, or per two: the figure grows, and its rows keep their height.
     if (width < NARROW && layout.height && names.length > 1) layout.height += 19 * Math.ceil(names.length / (isDouble ? 2 : 1));

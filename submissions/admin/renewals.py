@@ -4,6 +4,7 @@ from django.contrib import admin
 from django.db.models import OuterRef, QuerySet, Subquery
 
 from leaderboard.admin.topic_sources import TopicSourceAdmin
+from leaderboard.importing.topics.renewal import renewal_obstacle
 from leaderboard.models import TopicSource
 from submissions.models import Job, State
 
@@ -21,4 +22,6 @@ class RenewalAdmin(TopicSourceAdmin):
     @admin.display
     def last_renewal(self, source: TopicSource) -> str:
         job = Job.objects.filter(kind=Job.Kind.RENEW, dataset=source.dataset_id).order_by("-pk").first()
-        return f"{job.get_state_display()}: {job.log}" if job else "none"
+        text = f"{job.get_state_display()}: {job.log}" if job else "none"
+        obstacle = renewal_obstacle(source) if source.pk else ""
+        return f"{text}. The next one waits: {obstacle}" if obstacle else text

@@ -150,7 +150,7 @@ class CheckRequest(_FilesRequest):
     """A file to validate."""
 
     dataset = TextField(help_text="Slug of the dataset. Default: derived from the file name.")
-    file = UploadField(required=False, help_text="Run file.")
+    file = UploadField(required=False, help_text="Run file: TREC lines, a table, JSON, or answers in JSON Lines.")
     checkpoint = UploadField(required=False, help_text="Checkpoint as a zip or tar.zst archive, with kind=model.")
     upload = TextField(help_text="Id of a resumable upload, instead of a file. The upload remains.")
     engine = TextField(help_text="Engine that will run the checkpoint, with kind=model.")
@@ -185,7 +185,7 @@ class SubmissionRequest(_FilesRequest):
 
     system = text_field("Slug or name of your system, a new name, or a JSON object of the fields below.")
     dataset = TextsField(help_text="Slugs of datasets: one per run file, or all datasets that the model runs on.")
-    file = UploadsField(help_text="Run files.")
+    file = UploadsField(help_text="Run files: TREC lines, tables, JSON, or answers in JSON Lines.")
     upload = TextsField(
         help_text="Ids of resumable uploads: runs, which follow those in `file`, or the model. Deleted on 201."
     )

@@ -9,6 +9,7 @@ from django.conf import settings
 
 from evaluation.archives.compression import BLOCK, FileLimits, open_blocks
 from evaluation.core.problems import InvalidContent, Report
+from evaluation.runs.answer_runs import read_answer_run
 from evaluation.runs.forms import recognize_format, write_as_trec
 from evaluation.runs.problems import EMPTY, NO_KNOWN_QUERY, UNKNOWN_DOCUMENTS, UNKNOWN_DOCUMENTS_SHARE, refuse_binary
 from leaderboard.datasets.qrels import scoring_target
@@ -19,16 +20,17 @@ MAX_COMPARED_DOCUMENTS = 2_000
 #: Minimum Jaccard similarity between the topics of a file and a dataset, with and without a corpus. Topics alone are
 #: weak evidence, because many collections number theirs from 1.
 MIN_SIMILARITY, MIN_SIMILARITY_WITHOUT_CORPUS = 0.1, 0.5
-#: Numbers of fields in lines from which ids are read. The last two fields of a run's line may be missing.
-_COMPARED_FIELDS = range(4, 7)
+#: Numbers of fields in lines from which ids are read. The last two fields of a run's line may be missing, and answers
+#: may cite no document.
+_COMPARED_FIELDS = (1, 4, 5, 6)
 
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
     """Overlap of the ids of a run and a dataset: shares of the run's queries and documents in the dataset.
 
-    `documents` is None if the dataset has no corpus. `similarity` is the Jaccard similarity of the topics, `topics` the
-    number of the dataset's.
+    `documents` is None if the dataset has no corpus or the run no documents. `similarity` is the Jaccard similarity of
+    the topics, `topics` the number of the dataset's.
     """
 
     dataset: Dataset
@@ -55,7 +57,7 @@ def compare_ids(path: Path, open_datasets: Iterable[Dataset]) -> list[Overlap]:
         fields = line.split()
         if len(fields) in _COMPARED_FIELDS:
             queries.add(fields[0].decode(errors="replace"))
-            if len(documents) < MAX_COMPARED_DOCUMENTS:
+            if len(fields) > 1 and len(documents) < MAX_COMPARED_DOCUMENTS:
                 documents[fields[2].decode(errors="replace")] = None
     overlaps = []
     for dataset in open_datasets if queries else ():
@@ -66,7 +68,7 @@ def compare_ids(path: Path, open_datasets: Iterable[Dataset]) -> list[Overlap]:
         target = scoring_target(version)
         topics, corpus = set(target.query_ids), target.document_ids
         common = len(queries & topics)
-        share = None if corpus is None else float(corpus.contain(list(documents)).mean())
+        share = None if corpus is None or not documents else float(corpus.contain(list(documents)).mean())
         overlaps.append(Overlap(dataset, common / len(queries), share, common / len(queries | topics), len(topics)))
     return overlaps
 
@@ -122,7 +124,7 @@ def read_start(path: Path, limit: int) -> bytes:
 
 
 def _read_trec_start(path: Path) -> bytes:
-    """Return the beginning of the run, converted to TREC format.
+    """Return the beginning of a run, converted to TREC format; of an answer run, lines with query ids come first.
 
     Raises InvalidContent if the file is empty or is not text.
     """
@@ -136,5 +138,8 @@ def _read_trec_start(path: Path) -> bytes:
     lines = BytesIO()
     # A single JSON document is read completely. In JSON lines, the last line may be incomplete.
     whole_lines = content[: content.rfind(b"\n") + 1]
+    if form == "answers":
+        run = read_answer_run(whole_lines or content, FileLimits())
+        return "\n".join(run.responses).encode() + b"\n" + run.trec_lines()[0]
     write_as_trec(form, path if form == "json" else whole_lines or content, FileLimits(), lines)
     return lines.getvalue()

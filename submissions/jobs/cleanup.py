@@ -193,6 +193,7 @@ def _referenced_files(*, private: bool) -> Iterator[tuple[Path, str]]:
     for row in Checkpoint.objects.select_related("team"):
         yield checkpoint_folder(row) / FILE_NAME, f"checkpoint {row.pk} ({row})"
     if private:
-        for pk, *checksums in Qrels.objects.values_list("pk", "sha256", "parts_sha256", "answers_sha256"):
+        columns = "sha256", "parts_sha256", "answers_sha256", "subtopics_sha256", "labels_sha256"
+        for pk, *checksums in Qrels.objects.values_list("pk", *columns):
             for sha256 in filter(None, checksums):
                 yield path_of(Area.QRELS, sha256), f"judgements {pk}"

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from evaluation.judgements.splits import QueryParts, draw_parts
 from evaluation.statistics.gap import STEP as MIN_STEP
 from evaluation.statistics.gap import Interval, compute_gap, least_difference, published_interval
-from evaluation.statistics.ladder import PUBLIC_STEP, STEP, YOUNG_STEP, needed_gain, paired_standard_error
+from evaluation.statistics.ladder import PUBLIC_STEP, RESPONSE_STEP, needed_gain, paired_standard_error
 from leaderboard.results.significance.types import ALPHA
-from tests.attack.prober import QUERIES, Collection
+from tests.attack.prober import QUERIES
 
 Values = NDArray[np.float64]
 #: Decimals of a hidden dataset's published values, and of those that nobody rounds.
@@ -33,16 +33,17 @@ SHARE = 1 / 3
 class Rules:
     """Which protections are on; by default all, and nobody has approved the teams.
 
-    `ladder`: of every team in a competition, of young teams elsewhere, results are told that beat what they know.
-    `one_party`: teams that nobody `approved` count as one. `baseline`: a competition's first results are held against
-    the baseline. `wide`: further results of young teams have a larger step to take, `tries`: and one that grows with
-    what they have tried. `coarse`: a competition tells steps, and other datasets measures beside the primary one.
-    `primary_alone`: a competition tells no such measures. `budget`: so many results are told a day, None: all.
-    `certainty`: the least significant difference is told, and of each told result whether it is better than BM25.
-    `gap`: the dataset is the hidden half of a twin, and of each told result the contamination gap is told, too.
+    `ladder`: of every team in a competition, of young teams elsewhere, results are disclosed that beat what they know.
+    `one_party`: teams that nobody `approved` count as one. `baseline`: a competition's first results, and further ones
+    of young teams, are compared with the baseline. `wide`: further results of young teams have a larger step to take,
+    `tries`: and one that grows with what they have tried. `coarse`: a competition tells steps, and other datasets
+    measures beside the primary one. `primary_alone`: a competition tells no such measures. `budget`: number of
+    results disclosed per day, None: all.
+    `certainty`: the least significant difference is disclosed, and whether each disclosed result is better than BM25.
+    `gap`: the dataset is the hidden half of a twin, and the contamination gap of each result is disclosed, too.
     `tests`: this by a test of its per-query values, which the site does not do.
     `slices`: number of known parts of the queries whose means each result discloses. The site does not disclose such
-    means.
+    means. `measure`: the primary one.
     """
 
     competition: bool
@@ -60,6 +61,7 @@ class Rules:
     gap: bool = True
     tests: bool = False
     slices: int = 0
+    measure: str = "nDCG@10"
 
     @property
     def step(self) -> float:
@@ -73,7 +75,8 @@ class Rules:
         """The steps in which each measure is told that is shown beside the primary one, by default and at most."""
         if self.competition and self.primary_alone:
             return []
-        step = PUBLIC_STEP if self.rounding and self.coarse else self.step
+        step = RESPONSE_STEP if self.measure == "EM" and not self.competition else PUBLIC_STEP
+        step = step if self.rounding and self.coarse else self.step
         return [step] * (MEASURES - 1)
 
     def published(self, value: float) -> float:
@@ -81,12 +84,12 @@ class Rules:
         return round(round(value / self.step) * self.step, FULL)
 
 
-def before(*, competition: bool) -> Rules:
+def before(*, competition: bool, measure: str = "nDCG@10") -> Rules:
     """The protections of the release before: the Ladder in competitions alone, by team, and first results for free."""
     return Rules(
         competition, ladder=competition, one_party=False, baseline=False, wide=False, coarse=False,
         primary_alone=False, tries=False, certainty=False, gap=False,
-        budget=None,
+        budget=None, measure=measure,
     )  # fmt: skip
 
 
@@ -146,15 +149,15 @@ class Board:
             return -np.inf
         party = [each for each in self.results if self._same_party(each.team, team) and each.shown is not shown]
         known = [(each.score, each.shown) for each in party if each.told_on is not None]
-        step = YOUNG_STEP if known and self.rules.wide else STEP
-        if self.rules.competition and self.rules.baseline:
+        is_young = bool(known) and self.rules.wide
+        if self.rules.baseline and (self.rules.competition or is_young):
             reference = self.baseline[self.public]
             known.append((self.rules.published(float(reference.mean())), reference))
         if not known:
             return -np.inf
         score, best = max(known, key=lambda each: each[0])
         tries = len(party) if self.rules.tries else 0
-        return score + needed_gain(paired_standard_error(shown, best), tries=tries, step=step)
+        return score + needed_gain(paired_standard_error(shown, best), tries=tries, is_young=is_young)
 
     @property
     def least_difference(self) -> float:
@@ -191,9 +194,9 @@ def secret(number: int) -> bytes:
     return hashlib.sha256(f"split {number}".encode()).digest()
 
 
-def public_part(collection: Collection, share: float, split: int) -> NDArray[np.bool_]:
-    """Which queries are public in this split, shape (QUERIES,)."""
-    relevant = {f"q{query}": int(total) for query, total in enumerate(collection.totals)}
+def public_part(totals: NDArray[np.int64], share: float, split: int) -> NDArray[np.bool_]:
+    """Which queries, with these numbers of relevant documents, are public in this split, shape (QUERIES,)."""
+    relevant = {f"q{query}": int(total) for query, total in enumerate(totals)}
     drawn = draw_parts(relevant, share, QueryParts(secret(split), {}))
     return drawn.mask(list(relevant))
 

@@ -5,17 +5,19 @@ splits and collections), and fails where a bound is missed. Two parties attack, 
 a month:
 
 - sock puppets: 37 accounts that nobody approved;
-- insiders: five approved teams of three. A team's quota counts for its people together.
+- insiders: five approved teams of three. A team's quota counts for its people together. They also play
+  `tests.attack.ramp`.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -24,21 +26,17 @@ from numpy.typing import NDArray
 from evaluation.statistics.gap import STEP as MIN_STEP
 from evaluation.statistics.gap import Interval
 from evaluation.statistics.ladder import PUBLIC_STEP
-from tests.attack.board import SHARE, Board, Result, Rules, Values, before, everything, public_part
-from tests.attack.prober import QUERIES, Collection, honest, synthetic_collection
-from tests.attack.reader import Reader, rankings
+from tests.attack.board import SHARE, Board, Result, Rules, before
+from tests.attack.prober import QUERIES
+from tests.attack.ramp import climb
+from tests.attack.reader import Reader
+from tests.attack.tasks import TASKS
+from tests.attack.worlds import DAYS, EVERY, Gain, world
 from tests.figures import Figures, add_option
 
-DAYS = 90
-#: A team sends one run every third day: ten a month.
-EVERY = 3
-#: How many the parties are, and whether curators approved them.
+#: How many the parties are.
 SOCK_PUPPETS, INSIDERS = 37, 5
-PARTIES = {
-    f"{SOCK_PUPPETS} sock puppets": (SOCK_PUPPETS, False),
-    f"{INSIDERS} approved teams": (INSIDERS, True),
-}
-#: Bounds on the mean gain: on what is shown, and on a competition's private part.
+#: Bounds on the mean gain: on what is shown in nDCG@10, and on a competition's private part.
 SHOWN, PRIVATE = 0.005, 0.002
 #: What the same attack gains at least with the protections of the release before.
 CONTROL = 0.03
@@ -46,63 +44,31 @@ CONTROL = 0.03
 SERVED = 0.95
 #: The name of the protections that there were before.
 BEFORE = "the release before"
-#: The name of those that say nothing of what is better than BM25, and what saying it may add to the gain.
-UNCERTAIN = "without: what is better than BM25"
+#: The name of those that say nothing of what is better than the baseline, and what saying it may add to the gain.
+UNCERTAIN = "without: what is better than the baseline"
 CERTAINTY = 0.001
 #: The name of those without a contamination gap, which may add as little.
 NO_GAP = "without: the contamination gap"
+#: Name of the protections without a comparison of results with the baseline.
+NO_BASELINE = "without: results against the baseline"
 #: Sock puppets, of whom there are more and whose luck evens out, are played so many times less often.
 LESS = 10
-#: So many collections, so that no single one's luck counts.
-COLLECTIONS = 5
-
-
-class Gain(NamedTuple):
-    """What was gained in nDCG@10 on the queries that are shown, on the private ones, and how many scores were told."""
-
-    shown: float
-    private: float
-    told: int
-
-
-@dataclass(frozen=True)
-class World:
-    """A collection, the queries that its board shows, and the values of BM25 and of both rankings of every query."""
-
-    collection: Collection
-    public: NDArray[np.bool_]
-    baseline: Values
-    plain: Values
-    other: Values
-
-
-def world(*, competition: bool, number: int) -> World:
-    """World number n; the honest run beats BM25 by .06, so that first results pass the Ladder."""
-    collection = synthetic_collection(1 + number % COLLECTIONS)
-    public = public_part(collection, SHARE, number) if competition else everything()
-    return World(
-        collection,
-        public,
-        collection.values({query: ranking[::-1] for query, ranking in honest().items()}),
-        collection.values(honest()),
-        collection.values(rankings(np.ones(QUERIES, bool))),
-    )
 
 
 def attack(rules: Rules, teams: int, number: int = 0, days: int = DAYS) -> Gain:
     """The gain of so many teams that work together, in world `number`."""
-    given = world(competition=rules.competition, number=number)
-    board = Board(rules, given.public, given.baseline)
+    given = world(rules, number)
+    board = Board(rules, given.public, given.systems.baseline)
     share = SHARE if rules.competition else 1.0
-    reader = Reader(given.collection.totals, share, rules.step, seed=number)
-    baseline = rules.published(float(given.baseline[given.public].mean()))
+    reader = Reader(TASKS[rules.measure], given.systems.totals, share, rules.step, seed=number)
+    baseline = rules.published(float(given.systems.baseline[given.public].mean()))
     if rules.certainty:
         least = board.least_difference
         reader.told_least_difference(least, PUBLIC_STEP if rules.competition else MIN_STEP, baseline)
     sent = {}
 
     def shown_mean(choice: NDArray[np.bool_]) -> float:
-        return float(np.where(choice, given.other, given.plain)[given.public].mean())
+        return float(given.values(choice)[given.public].mean())
 
     def learn(result: Result) -> None:
         choice, beside, tested, doubtful = sent[result]
@@ -113,7 +79,7 @@ def attack(rules: Rules, teams: int, number: int = 0, days: int = DAYS) -> Gain:
             reader.told_beside(other, shown_mean(other), step)
         for index in range(rules.slices):
             part = np.arange(QUERIES) % rules.slices == index
-            gains = np.where(choice, given.other - given.plain, 0.0)[given.public & part]
+            gains = np.where(choice, given.systems.change, 0.0)[given.public & part]
             reader.observe_slice(choice, part, float(gains.mean()))
         if rules.tests:
             # As good as a bit can be: of an equation of its own, whichever way it goes as likely as the other.
@@ -135,13 +101,12 @@ def attack(rules: Rules, teams: int, number: int = 0, days: int = DAYS) -> Gain:
             if (day + team) % EVERY:
                 continue
             choice = reader.design()
-            values = np.where(choice, given.other, given.plain)
-            result = board.submit(team, values)
+            result = board.submit(team, given.values(choice))
             beside = [reader.beside() for _ in rules.further]
             tested = reader.beside() if rules.tests else choice
             sent[result] = choice, beside, tested, reader.expected(choice)
             learn(result)
-    gain = np.where(reader.final(), given.other - given.plain, 0.0)
+    gain = np.where(reader.final(), given.systems.change, 0.0)
     told = sum(result.told_on is not None for result in board.results)
     private = float(gain[~given.public].mean()) if rules.competition else 0.0
     return Gain(float(gain[given.public].mean()), private, told)
@@ -165,14 +130,14 @@ class Served(NamedTuple):
 def serve(rules: Rules, number: int = 0, teams: int = 70) -> Served:
     """Honest teams over the same three months: most come in the last week of a month, before a deadline.
 
-    Each has a system of its own: BM25's gain over BM25 is 0, and systems lie between .02 below and .2 above it. A team
-    sends one to six runs, each a variation of its system that is better or worse by about .01.
+    Each has a system of its own, better than the baseline by the task's quality. A team sends one to six runs, each a
+    variation of its system that is better or worse by about .01.
     """
     random = np.random.default_rng(1000 + number)
-    given = world(competition=rules.competition, number=number)
-    board = Board(rules, given.public, given.baseline)
+    task, given = TASKS[rules.measure], world(rules, number)
+    board = Board(rules, given.public, given.systems.baseline)
     arrivals: list[tuple[int, int]] = []
-    quality = random.triangular(-0.02, 0.1, 0.2, teams)
+    quality = random.triangular(*task.quality, teams)
     for team in range(teams):
         late = random.random() < 0.6
         first = int(random.integers(21, 30) + 30 * random.integers(3)) if late else int(random.integers(DAYS - 5))
@@ -185,7 +150,7 @@ def serve(rules: Rules, number: int = 0, teams: int = 70) -> Served:
             board.next_day()
         for _, team in (each for each in arrivals if each[0] == day):
             change = quality[team] + 0.01 * random.normal() + spread[team] + 0.1 * random.normal(size=QUERIES)
-            board.submit(team, np.clip(given.baseline + change - spread[team].mean(), 0.0, 1.0))
+            board.submit(team, task.observe(given.systems.baseline + change - spread[team].mean()))
     told = [result for result in board.results if result.told_on is not None]
     waits = [result.told_on - result.day for result in told if result.told_on is not None]
     served = {result.team for result, wait in zip(told, waits, strict=True) if wait <= 1}
@@ -200,8 +165,8 @@ def protections(full: Rules) -> Mapping[str, Rules]:
     found["without: the Ladder" + ("" if full.competition else " of young teams")] = replace(full, ladder=False)
     found["without: the wide step"] = replace(full, wide=False)
     found["without: a step that grows with tries"] = replace(full, tries=False)
+    found[NO_BASELINE] = replace(full, baseline=False)
     if full.competition:
-        found["without: first results against BM25"] = replace(full, baseline=False)
         found["without: the primary measure alone"] = replace(full, primary_alone=False)
     found["without: values in steps"] = replace(full, coarse=False)
     found["without: rounding"] = replace(full, rounding=False)
@@ -211,53 +176,80 @@ def protections(full: Rules) -> Mapping[str, Rules]:
     found["with: a test of each result told"] = replace(full, tests=True)
     found["with: scores of three slices"] = replace(full, slices=3)
     found["with: scores of nine slices"] = replace(full, slices=9)
-    found[BEFORE] = before(competition=full.competition)
+    found[BEFORE] = before(competition=full.competition, measure=full.measure)
     return found
 
 
-def play(rules: Rules, teams: int, splits: int, pool: ProcessPoolExecutor) -> NDArray[np.float64]:
+class Party(NamedTuple):
+    """Number of teams that attack, whether curators approved them, and their strategy."""
+
+    teams: int
+    approved: bool
+    strategy: Callable[[Rules, int, int], Gain] = attack
+
+    def rows(self, full: Rules) -> Mapping[str, Rules]:
+        """Return the protections against which the party plays, by name."""
+        found = protections(full)
+        return found if self.strategy is attack else {name: found[name] for name in ("all", NO_BASELINE)}
+
+    def shown_bound(self, measure: str) -> float:
+        """Return the bound on the mean gain shown: the same share of the possible gain for all measures.
+
+        By climbing in exact match, teams may gain twice as much (docs/decisions/0018).
+        """
+        return SHOWN * TASKS[measure].scale * (2 if self.strategy is climb and measure == "EM" else 1)
+
+
+PARTIES = {
+    f"{SOCK_PUPPETS} sock puppets": Party(SOCK_PUPPETS, approved=False),
+    f"{INSIDERS} approved teams": Party(INSIDERS, approved=True),
+    f"{INSIDERS} approved teams, few queries at first": Party(INSIDERS, True, climb),
+}
+
+
+def play(rules: Rules, party: Party, splits: int, pool: ProcessPoolExecutor) -> NDArray[np.float64]:
     """Gains shown and private, and scores told, shape (splits, 3)."""
-    return np.array(list(pool.map(partial(attack, rules, teams), range(splits))), dtype=np.float64)
+    splits = splits if party.approved else -(-splits // LESS)
+    return np.array(list(pool.map(partial(party.strategy, rules, party.teams), range(splits))), dtype=np.float64)
 
 
-def _gains(figures: Figures, competition: bool, splits: int, pool: ProcessPoolExecutor) -> None:
-    """The table of both parties under one policy, held against the bounds."""
-    policy = "competition" if competition else "standard"
+def _gains(figures: Figures, measure: str, competition: bool, splits: int, pool: ProcessPoolExecutor) -> None:
+    """The table of both parties under one policy, compared with the bounds."""
+    policy = f"{'competition' if competition else 'standard'}, {measure}"
     rows = []
-    gained = 0.0
-    for party, (teams, approved) in PARTIES.items():
-        for name, rules in protections(Rules(competition, approved=approved)).items():
-            played = play(rules, teams, splits if approved else -(-splits // LESS), pool)
+    gained, scale = 0.0, TASKS[measure].scale
+    for party, played_by in PARTIES.items():
+        for name, rules in played_by.rows(Rules(competition, approved=played_by.approved, measure=measure)).items():
+            played = play(rules, played_by, splits, pool)
             mean, error = played.mean(axis=0), played.std(axis=0, ddof=1) / np.sqrt(len(played))
             shown, private = f"{mean[0]:+.4f} ± {error[0]:.4f}", f"{mean[1]:+.4f}" if competition else "–"
             if name == "all":
-                shown += f" ({figures.bound(f'{party}, {policy}, shown', mean[0], SHOWN)})"
+                shown += f" ({figures.bound(f'{party}, {policy}, shown', mean[0], played_by.shown_bound(measure))})"
                 private += f" ({figures.bound(f'{party}, {policy}, private', mean[1], PRIVATE)})"
                 gained = mean[0]
             elif name == UNCERTAIN:
-                figures.bound(f"{party}, {policy}: what certainty adds", gained - mean[0], CERTAINTY)
+                figures.bound(f"{party}, {policy}: what certainty adds", gained - mean[0], CERTAINTY * scale)
             elif name == NO_GAP:
-                figures.bound(f"{party}, {policy}: what the gap adds", gained - mean[0], CERTAINTY)
+                figures.bound(f"{party}, {policy}: what the gap adds", gained - mean[0], CERTAINTY * scale)
             elif name == BEFORE:
                 figures.bound(f"{party}, {policy}: what the control lacks", CONTROL - mean[0], 0)
             highest = f"{np.percentile(played[:, 0], 95):+.4f}"
-            rows.append([party, name, shown, highest, private, f"{mean[2]:.0f} of {teams * DAYS // EVERY}"])
-    figures.say(f"{policy.capitalize()}:")
+            rows.append([party, name, shown, highest, private, f"{mean[2]:.0f} of {played_by.teams * DAYS // EVERY}"])
+    figures.say(f"{policy[0].upper()}{policy[1:]}:")
     figures.table(["attackers", "protections", "shown: mean", "95th percentile", "private: mean", "scores told"], rows)
 
 
 def _service(figures: Figures, splits: int, pool: ProcessPoolExecutor) -> None:
     """The table of honest teams, held against the bound where curators approve them."""
     rows = []
-    for competition in (False, True):
-        for approved in (True, False):
-            rules = Rules(competition, approved=approved)
-            served = np.array(list(pool.map(partial(serve, rules), range(splits))))
-            policy = f"{'competition' if competition else 'standard'}, {'approved' if approved else 'not approved'}"
-            if approved:
-                figures.bound(f"{policy}: teams without a score", 1 - served[:, 0].mean(), 1 - SERVED)
-            shares = [f"{served[:, 0].mean():.1%}", f"{served[:, 1].mean():.0%}", f"{served[:, 2].max():.0f}"]
-            rows.append([policy, *shares])
+    for measure, competition, approved in product(TASKS, (False, True), (True, False)):
+        rules = Rules(competition, approved=approved, measure=measure)
+        served = np.array(list(pool.map(partial(serve, rules), range(splits))))
+        policy = f"{'competition' if competition else 'standard'}, {measure}, {'' if approved else 'not '}approved"
+        if approved:
+            figures.bound(f"{policy}: teams without a score", 1 - served[:, 0].mean(), 1 - SERVED)
+        shares = [f"{served[:, 0].mean():.1%}", f"{served[:, 1].mean():.0%}", f"{served[:, 2].max():.0f}"]
+        rows.append([policy, *shares])
     figures.table(
         ["70 honest teams", "see a score within 24 hours", "of their runs are reported", "longest wait, days"],
         rows,
@@ -272,8 +264,8 @@ def main() -> int:
     arguments = parser.parse_args()
     figures = Figures(__file__, "make attack")
     with ProcessPoolExecutor(2) as pool:
-        for competition in (False, True):
-            _gains(figures, competition, arguments.splits, pool)
+        for measure, competition in product(TASKS, (False, True)):
+            _gains(figures, measure, competition, arguments.splits, pool)
         _service(figures, arguments.splits, pool)
     return figures.finish(arguments.write)
 

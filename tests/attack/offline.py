@@ -57,7 +57,7 @@ class Gain(NamedTuple):
 def play(protections: Protections, split: int = 0, submissions: int = SUBMISSIONS) -> Gain:
     """So many submissions, of which the last is what the prober believes to be best."""
     collection = synthetic_collection()
-    public = public_part(collection, protections.share, split) if protections.competes else everything()
+    public = public_part(collection.totals, protections.share, split) if protections.competes else everything()
     baseline = collection.values({query: ranking[::-1] for query, ranking in honest().items()})
     board = Board(protections.rules, public, baseline)
     measured = public if protections.parts else np.ones(QUERIES, bool)

@@ -1,9 +1,9 @@
 """Several accounts that work together and read hidden judgements off whatever they are told.
 
 Stronger than any that is likely: it knows each query's number of relevant documents and how an honest run's documents
-are relevant on the whole, and gets the threshold that a result is held against from nowhere. For each query it has the
-honest ranking and another one, and wants to know which is better. Every run takes the other ranking for many queries at
-once, so that a published mean is one equation in 323 unknowns; they are kept as a Gaussian with all covariances. A
+are relevant on the whole, and gets the threshold that a result is held against from nowhere. For each query it has two
+candidates, rankings or answers, and wants to know which is better. Every run takes the other candidate for many queries
+at once, so that a published mean is one equation in 323 unknowns; they are kept as a Gaussian with all covariances. A
 score is an equation up to rounding; "no significant change" says that it is below a threshold, which is a truncated
 Gaussian, matched by its moments. Each further measure that is told (R@100 sees documents that nDCG@10 does not) is
 taken for an equation of its own, as if it could be steered apart and said the same of a query. Ranks, ties, news,
@@ -24,56 +24,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leaderboard.results.significance.types import ALPHA
-from tests.attack.prober import DEEPEST_GAIN, DEPTH, POOL, QUERIES, Rankings, honest, synthetic_collection
+from tests.attack.prober import POOL, QUERIES
+from tests.attack.tasks import Task
 
-#: The other ranking of a query has so many of the documents after the tenth first.
-PROMOTED = 4
-#: Collections from which the reader knows how much the other ranking changes, by the number of relevant documents.
+#: Collections from which the reader knows how the candidates of a query differ, by the number of relevant documents.
 SEEN = range(100, 120)
 
 
-def other_ranking() -> list[int]:
-    """The alternative of each query, in the honest run's order of documents."""
-    first = list(range(DEEPEST_GAIN, DEEPEST_GAIN + PROMOTED))
-    return first + [document for document in range(DEPTH) if document not in first]
-
-
-def rankings(choice: NDArray[np.bool_]) -> Rankings:
-    """The run that takes the other ranking where `choice` (QUERIES,) says so."""
-    plain, other = honest(), other_ranking()
-    return {query: other if choice[query] else plain[query] for query in range(QUERIES)}
-
-
 @cache
-def known_of_change() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and variance of what the other ranking changes in nDCG@10, by R: (POOL + 1,) each, smoothed."""
-    totals, changes = [], []
-    for seed in SEEN:
-        collection = synthetic_collection(seed)
-        plain = collection.values(honest())
-        changes.append(collection.values(rankings(np.ones(QUERIES, bool))) - plain)
-        totals.append(collection.totals)
-    total, change = np.log(np.concatenate(totals)), np.concatenate(changes)
-    weights = _weights(total)
+def known_of_change(task: Task) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return mean and variance of what the other candidate changes, by R: (POOL + 1,) each, smoothed."""
+    seen = [task.draw(seed) for seed in SEEN]
+    change = np.concatenate([each.change for each in seen])
+    weights = _weights(np.log(np.concatenate([each.totals for each in seen])))
     mean = weights @ change
     variance = weights @ change**2 - mean**2
     return np.concatenate([[0.0], mean]), np.concatenate([[0.01], variance])
 
 
 @cache
-def known_of_baseline() -> tuple[NDArray[np.float64], ...]:
-    """Of the square of BM25's value, by R: mean, mean square, and mean product with the change; smoothed."""
-    backwards = {query: ranking[::-1] for query, ranking in honest().items()}
-    squares, products, totals = [], [], []
-    for seed in SEEN:
-        collection = synthetic_collection(seed)
-        change = collection.values(rankings(np.ones(QUERIES, bool))) - collection.values(honest())
-        squares.append(collection.values(backwards) ** 2)
-        products.append(squares[-1] * change)
-        totals.append(collection.totals)
-    weights = _weights(np.log(np.concatenate(totals)))
-    found = np.concatenate(squares), np.concatenate(squares) ** 2, np.concatenate(products)
-    return tuple(np.concatenate([[0.0], weights @ column]) for column in found)
+def known_of_baseline(task: Task) -> tuple[NDArray[np.float64], ...]:
+    """Return mean and mean square of the baseline's square, and its mean product with the change, by R, smoothed."""
+    seen = [task.draw(seed) for seed in SEEN]
+    squares = np.concatenate([each.baseline**2 for each in seen])
+    change = np.concatenate([each.change for each in seen])
+    weights = _weights(np.log(np.concatenate([each.totals for each in seen])))
+    return tuple(np.concatenate([[0.0], weights @ column]) for column in (squares, squares**2, squares * change))
+
+
+@cache
+def known_of_candidates(task: Task) -> tuple[NDArray[np.float64], ...]:
+    """Return the means of both candidates, their mean squares, and their mean product, by R: (POOL + 1,), smoothed."""
+    seen = [task.draw(seed) for seed in SEEN]
+    plain, other = (np.concatenate(column) for column in zip(*((each.plain, each.other) for each in seen), strict=True))
+    weights = _weights(np.log(np.concatenate([each.totals for each in seen])))
+    moments = (plain, other, plain**2, other**2, plain * other)
+    return tuple(np.concatenate([[0.1], weights @ column]) for column in moments)
 
 
 def _weights(total: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -83,23 +69,37 @@ def _weights(total: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @dataclass
-class Reader:
+class Beliefs:
+    """A Gaussian over unknowns that published values are linear in."""
+
+    mean: NDArray[np.float64] = field(init=False)
+    covariance: NDArray[np.float64] = field(init=False)
+
+    def observe_row(self, row: NDArray[np.float64], value: float, noise: float) -> None:
+        """Update the beliefs with a value of `row` times the unknowns, which has this variance of noise."""
+        gain = self.covariance @ row
+        scale = float(row @ gain) + noise
+        self.mean = self.mean + gain * ((value - float(row @ self.mean)) / scale)
+        self.covariance -= np.outer(gain, gain / scale)
+
+
+@dataclass
+class Reader(Beliefs):
     """What the accounts know together. `share`: of the judged queries that are shown; `step` of the values."""
 
+    task: Task
     totals: NDArray[np.int64]
     share: float
     step: float
     seed: int = 3
     best: float | None = None
-    mean: NDArray[np.float64] = field(init=False)
-    covariance: NDArray[np.float64] = field(init=False)
 
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.seed)
-        mean, variance = (column[self.totals] for column in known_of_change())
+        mean, variance = (column[self.totals] for column in known_of_change(self.task))
         shown = self.share
         # The last unknown is the honest run's own score.
-        self.mean = np.append(shown * mean, 0.33)
+        self.mean = np.append(shown * mean, self.task.honest_score)
         spread = shown * (variance + mean**2) - (shown * mean) ** 2
         self.covariance = np.diag(np.append(spread, 0.05**2))
         self.shown = QUERIES * shown
@@ -122,7 +122,7 @@ class Reader:
     def observe_slice(self, choice: NDArray[np.bool_], part: NDArray[np.bool_], gain: float) -> None:
         """Observe the gain over the honest run on a known part of the queries, a difference of two published means."""
         row = np.append((choice & part) / (self.share * part.sum()), 0.0)
-        self._observe_row(row, round(gain / self.step) * self.step, self.step**2 / 6 + 1e-12)
+        self.observe_row(row, round(gain / self.step) * self.step, self.step**2 / 6 + 1e-12)
 
     def beside(self) -> NDArray[np.bool_]:
         """What the next run asks by a further measure: half of the queries."""
@@ -140,8 +140,8 @@ class Reader:
         """The least significant difference, in its steps: with BM25's mean, the mean square of BM25's values."""
         root = sqrt(self.shown / 2) / NormalDist().inv_cdf(1 - ALPHA / 2)
         deviation, width = (least - step / 2) * root, step * root
-        square, fourth, product = (column[self.totals] for column in known_of_baseline())
-        change = known_of_change()[0][self.totals]
+        square, fourth, product = (column[self.totals] for column in known_of_baseline(self.task))
+        change = known_of_change(self.task)[0][self.totals]
         share = self.share
         # With the honest run's score, the last unknown, it is taken to have nothing in common.
         shared = np.append(share * product - share**2 * change * square, 0.0) / self.shown
@@ -177,10 +177,4 @@ class Reader:
         return np.append(choice / self.shown, 1.0)
 
     def _observe(self, choice: NDArray[np.bool_], score: float, noise: float) -> None:
-        self._observe_row(self._row(choice), score, noise)
-
-    def _observe_row(self, row: NDArray[np.float64], score: float, noise: float) -> None:
-        gain = self.covariance @ row
-        scale = float(row @ gain) + noise
-        self.mean = self.mean + gain * ((score - float(row @ self.mean)) / scale)
-        self.covariance -= np.outer(gain, gain / scale)
+        self.observe_row(self._row(choice), score, noise)

@@ -32,7 +32,7 @@ from tests.attack import board, offline
 from tests.attack.board import FULL
 from tests.attack.offline import ALL, EVERY, SUBMISSIONS, Protections
 from tests.attack.prober import QUERIES, Prober, honest, synthetic_collection
-from tests.attack.site import SLUG, Account, bring
+from tests.attack.site import SLUG, Account, bring, run_text
 from tests.factories import make_user
 from tests.submissions.workers import work
 
@@ -110,11 +110,11 @@ def play(
     prober = Prober(collection.totals, int(public.sum()), precision=protections.rules.step)
     told = 0
     for _ in range(submissions - 1):
-        score = account.submit(prober.next_run())
+        score = account.submit(run_text(prober.next_run()))
         prober.learn(score)
         told += score is not None
         clock[0] += PACE
-    account.submit(prober.final())
+    account.submit(run_text(prober.final()))
     gain = collection.values(prober.final()) - collection.values(honest())
     flagged = Flag.objects.order_by("pk").values_list("submission", flat=True).first()
     return Outcome(

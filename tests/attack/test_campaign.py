@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,27 +36,31 @@ from tests.attack.campaign import (
     SOCK_PUPPETS,
     attack,
     serve,
-    world,
 )
-from tests.attack.reader import rankings
-from tests.attack.site import SLUG, Account, bring
+from tests.attack.prober import synthetic_collection
+from tests.attack.ramp import climb
+from tests.attack.site import SLUG, Account, bring, candidates_text, import_answers, run_text
+from tests.attack.tasks import TASKS, rankings
+from tests.attack.worlds import world
 from tests.factories import make_user, team_of
 from tests.submissions.workers import work
 
+MEASURE = pytest.mark.parametrize("measure", TASKS)
+POLICY = pytest.mark.parametrize("competition", [False, True], ids=["standard", "competition"])
 PARTIES = [(SOCK_PUPPETS, False), (INSIDERS, True)]
 
 
 def test_the_model_tells_as_many_measures_as_a_hidden_dataset_does() -> None:
     assert len(shown_measures("nDCG@10", [], hidden=True)) == MEASURES == MAX_MEASURES
-    for competition in (False, True):
+    for measure, competition in product(TASKS, (False, True)):
         policy = get_policy(
             Dataset(
                 hidden=True,
-                measures=list("abc"),
+                measures=[measure, "CiteP", "R@100"],
                 protection=Protection.COMPETITION if competition else Protection.STANDARD,
             )
         )
-        rules = Rules(competition)
+        rules = Rules(competition, measure=measure)
         assert [policy.steps.get(name, 10.0**-DECIMALS) for name in policy.published_measures] == [
             rules.step,
             *rules.further,
@@ -66,48 +72,82 @@ def mean_gain(rules: Rules, teams: int, splits: int, days: int = 90) -> tuple[fl
     return float(np.mean([each.shown for each in played])), float(np.mean([each.private for each in played]))
 
 
-@pytest.mark.parametrize("competition", [False, True], ids=["standard", "competition"])
-def test_many_accounts_gain_nothing_that_holds_and_did_before(competition: bool) -> None:
+@MEASURE
+@POLICY
+def test_many_accounts_gain_nothing_that_holds_and_did_before(competition: bool, measure: str) -> None:
+    rules = partial(Rules, competition, measure=measure)
     for teams, approved, splits in ((SOCK_PUPPETS, False, 1), (INSIDERS, True, 12)):
-        shown, private = mean_gain(Rules(competition, approved=approved), teams, splits)
-        assert shown <= SHOWN
+        shown, private = mean_gain(rules(approved=approved), teams, splits)
+        assert shown <= SHOWN * TASKS[measure].scale
         assert private <= PRIVATE
+    sliced, _ = mean_gain(rules(approved=True, slices=9), INSIDERS, 12)
+    assert sliced > SHOWN * TASKS[measure].scale, "boards with hidden judgments may show scores by slice, too"
+    # The same reader reads where the protections are those of the release before: it knows how.
+    earlier = before(competition=competition, measure=measure)
+    assert mean_gain(earlier, SOCK_PUPPETS, 1, days=24)[0] >= CONTROL
+    # In a competition five teams were told a dozen results, worth as much over all of the long test's splits alone.
+    control = rules(approved=True, ladder=False) if competition else earlier
+    assert mean_gain(control, INSIDERS, 4)[0] >= CONTROL
+
+
+@POLICY
+def test_certainty_and_the_contamination_gap_add_little(competition: bool) -> None:
+    for teams, approved, splits in ((SOCK_PUPPETS, False, 1), (INSIDERS, True, 12)):
+        shown, _ = mean_gain(Rules(competition, approved=approved), teams, splits)
         silent, _ = mean_gain(Rules(competition, approved=approved, certainty=False), teams, splits)
         assert shown <= silent + CERTAINTY
     without, _ = mean_gain(Rules(competition, approved=True, gap=False), INSIDERS, 12)
     assert shown <= without + CERTAINTY, "a contamination gap tells hidden judgements"
-    sliced, _ = mean_gain(Rules(competition, approved=True, slices=9), INSIDERS, 12)
-    assert sliced > SHOWN, "boards with hidden judgments may show scores by slice, too"
-    # The same reader reads where the protections are those of the release before: it knows how.
-    assert mean_gain(before(competition=competition), SOCK_PUPPETS, 1, days=24)[0] >= CONTROL
-    # In a competition five teams were told a dozen results, worth as much over all of the long test's splits alone.
-    control = Rules(True, approved=True, ladder=False) if competition else before(competition=False)
-    assert mean_gain(control, INSIDERS, 4)[0] >= CONTROL
+
+
+def test_answers_need_the_limit_in_standard_errors_and_coarse_further_measures() -> None:
+    rules = partial(Rules, False, approved=True, measure="EM")
+    bound = SHOWN * TASKS["EM"].scale
+    assert mean_gain(rules(wide=False), INSIDERS, 12)[0] > bound
+    assert mean_gain(rules(coarse=False), INSIDERS, 12)[0] > bound
+
+
+@MEASURE
+def test_teams_gain_little_by_adding_queries_to_their_runs(measure: str) -> None:
+    """By exact match they may gain twice the bound: a few more correct answers pass the Ladder."""
+    played = [climb(Rules(False, approved=True, measure=measure), INSIDERS, split) for split in range(20)]
+    without = [climb(Rules(False, approved=True, measure=measure, baseline=False), INSIDERS, n) for n in range(20)]
+    gain, gain_without = (float(np.mean([each.shown for each in games])) for games in (played, without))
+    assert gain <= SHOWN * TASKS[measure].scale * (2 if measure == "EM" else 1)
+    assert gain_without > max(gain, SHOWN * TASKS[measure].scale)
+    contest = [climb(Rules(True, approved=True, measure=measure), INSIDERS, split) for split in range(20)]
+    assert np.mean([each.shown for each in contest]) <= SHOWN * TASKS[measure].scale
+    assert np.mean([each.private for each in contest]) <= PRIVATE
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("teams", "approved"), PARTIES, ids=["sock puppets", "insiders"])
-@pytest.mark.parametrize("competition", [False, True], ids=["standard", "competition"])
-def test_three_months_of_an_attack_gain_nothing_that_holds(competition: bool, teams: int, approved: bool) -> None:
-    splits = 100 if approved else 10
-    shown, private = mean_gain(Rules(competition, approved=approved), teams, splits)
-    assert shown <= SHOWN
+@MEASURE
+@POLICY
+def test_three_months_of_an_attack_gain_nothing_that_holds(
+    competition: bool, measure: str, teams: int, approved: bool
+) -> None:
+    rules = partial(Rules, competition, approved=approved, measure=measure)
+    splits, certainty = 100 if approved else 10, CERTAINTY * TASKS[measure].scale
+    shown, private = mean_gain(rules(), teams, splits)
+    assert shown <= SHOWN * TASKS[measure].scale
     assert private <= PRIVATE
-    assert shown <= mean_gain(Rules(competition, approved=approved, certainty=False), teams, splits)[0] + CERTAINTY
-    without, _ = mean_gain(Rules(competition, approved=approved, gap=False), teams, splits)
-    assert shown <= without + CERTAINTY
-    assert mean_gain(before(competition=competition), teams, splits)[0] >= CONTROL
+    assert shown <= mean_gain(rules(certainty=False), teams, splits)[0] + certainty
+    assert shown <= mean_gain(rules(gap=False), teams, splits)[0] + certainty
+    assert mean_gain(before(competition=competition, measure=measure), teams, splits)[0] >= CONTROL
 
 
-@pytest.mark.parametrize("competition", [False, True], ids=["standard", "competition"])
-def test_honest_teams_that_were_approved_see_a_score_within_a_day(competition: bool) -> None:
-    served = [serve(Rules(competition, approved=True), number) for number in range(3)]
-    assert np.mean([each.teams for each in served]) >= 0.95
+@MEASURE
+@POLICY
+def test_honest_teams_that_were_approved_see_a_score_within_a_day(competition: bool, measure: str) -> None:
+    rules = partial(Rules, competition, approved=True, measure=measure)
+    assert np.mean([serve(rules(), number).teams for number in range(3)]) >= 0.95
     # The daily budget is what could keep them waiting.
-    assert serve(Rules(competition, approved=True, budget=1)).teams < 0.95
+    assert serve(rules(budget=1)).teams < 0.95
 
 
 @pytest.mark.django_db(transaction=True)
+@MEASURE
 @pytest.mark.parametrize(
     ("competition", "approved"),
     [
@@ -118,14 +158,15 @@ def test_honest_teams_that_were_approved_see_a_score_within_a_day(competition: b
     ],
 )
 def test_the_site_tells_what_the_model_tells(
-    competition: bool, approved: bool, tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+    measure: str, competition: bool, approved: bool, tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [datetime(2026, 3, 1, 9, tzinfo=UTC)]
     monkeypatch.setattr(timezone, "now", lambda: clock[0])
     monkeypatch.setattr(judged_parts, "secrets", SimpleNamespace(token_bytes=lambda _: secret(0)))
     settings.TEAM_APPROVAL, settings.YOUNG_TEAM_DAYS, settings.YOUNG_TEAM_READINGS = approved, 90, 2
-    given = world(competition=competition, number=0)
-    dataset = bring(given.collection, tmp_path)
+    rules = Rules(competition, approved=approved, budget=2, measure=measure)
+    given, is_ranked = world(rules, 0), measure == "nDCG@10"
+    dataset = bring(synthetic_collection(), tmp_path) if is_ranked else import_answers(given.systems, tmp_path)
     if competition:
         with acting(None, "the attack"):
             request_change(dataset, competition=True, share=SHARE)
@@ -138,16 +179,16 @@ def test_the_site_tells_what_the_model_tells(
         listed.write_text("team\n" + "".join(f"{team_of(person).slug}\n" for person in people))
         call_command("approve_teams", listed, by=people[0].email, why="a track")
     accounts = [Account(person) for person in people]
-    board = Board(Rules(competition, approved=approved, budget=2), given.public, given.baseline)
+    board = Board(rules, given.public, given.systems.baseline)
     random = np.random.default_rng(7)
     sent = {}
     for day in range(3):
         for number, account in enumerate(accounts):
             # The second day's runs are far better for some: more than a day's budget passes.
-            better = given.other > given.plain
+            better = given.systems.change > 0
             choice = better if day == 1 and number % 2 else random.random(len(better)) < 0.5
-            account.submit(rankings(choice))
-            result = board.submit(number, np.where(choice, given.other, given.plain))
+            account.submit(run_text(rankings(choice)) if is_ranked else candidates_text(choice))
+            result = board.submit(number, given.values(choice))
             sent[result] = account.submissions[-1]
         _require_same(sent, board)
         clock[0] += timedelta(days=1)
@@ -165,13 +206,13 @@ def test_the_site_tells_what_the_model_tells(
 
 def _require_same(sent: Any, board: Board) -> None:
     dataset = Dataset.objects.get(slug=SLUG)
-    said = statements([dataset.pk])[dataset.pk]
-    assert said.least_difference("nDCG@10") == pytest.approx(board.least_difference)
+    measure, said = board.rules.measure, statements([dataset.pk])[dataset.pk]
+    assert said.least_difference(measure) == pytest.approx(board.least_difference)
     entries = {entry.submission_reference: entry for entry in Entry.objects.filter(dataset__slug=SLUG)}
     for result, submission in sent.items():
         entry = entries[submission]
         told = entry.visibility != Entry.Visibility.HELD
         assert told == (result.told_on is not None), (result.team, result.day)
-        assert entry.scores == ({"nDCG@10": pytest.approx(result.score)} if told else {})
-        assert said.for_entry(entry.pk, "nDCG@10").better == (board.is_better(result) if told else None)
+        assert entry.scores == ({measure: pytest.approx(result.score)} if told else {})
+        assert said.for_entry(entry.pk, measure).better == (board.is_better(result) if told else None)
         assert entry.waits_for_its_turn == (result in board.waiting)

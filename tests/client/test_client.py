@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -25,6 +26,7 @@ from submissions.jobs.runner import drain_queue
 from submissions.models import State, Upload
 from submissions.queue.queue import create_requested_jobs
 from tests.factories import make_user
+from tests.submissions.answer_collections import answer_run, import_capitals
 from tests.submissions.model_jobs import make_published
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -114,6 +116,34 @@ def test_from_a_collection_to_a_row_of_a_frame(client: Client, small: Dataset, r
     assert "/at/" in board.attrs["permalink"]
     assert client.export("small", "tex").startswith(b"%")
     assert client.export("small", "latex") == client.export("small", "tex")
+
+
+@pytest.mark.usefixtures("logged_in")
+def test_from_answers_to_their_measures_on_a_board(
+    client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import_capitals(tmp_path / "collection")
+    bad, answers = tmp_path / "bad.jsonl", tmp_path / "answers.jsonl"
+    bad.write_bytes(answer_run({"q1": {"confidence": 90}, "q2": {"query_id": "q1"}}))
+    answers.write_bytes(answer_run({"q1": {"answer": "Bonn"}, "q2": {"answer": "<i>Roma</i>"}}, search_calls=2))
+    capsys.readouterr()
+    assert main(["check", "capitals", str(bad)]) == 1
+    printed = capsys.readouterr().out
+    assert "1 line with the query of an earlier line (line 3)" in printed
+    assert "1 line with a figure out of range (line 2)" in printed
+    assert main(["check", "capitals", str(answers)]) == 0
+    words = ["submit", "capitals", str(answers), "--system", "Mine", "--set", "architecture=other", "--json"]
+    assert main([*words, "--set", "training_datasets=none"]) == 0
+    work()
+    *_, ended = client.watch(client.submissions()[0]["id"])
+    (job,) = ended["jobs"]
+    assert (job["scores"]["EM"], job["scores"]["CiteR"]) == (pytest.approx(4 / 6), 0.5)
+    board = client.board("capitals").set_index("system")
+    assert board.loc["Mine", ["EM", "CiteP", "CiteR"]].tolist() == pytest.approx([4 / 6, 1, 0.5])
+    assert pd.isna(board.loc["BM25", "EM"])
+    assert job["run_url"] is not None
+    sent = client.request("GET", job["run_url"]).content
+    assert gzip.decompress(sent) == answers.read_bytes()
 
 
 def test_the_columns_of_a_frame_are_keys_and_numbers(client: Client, small: Dataset, run: Path) -> None:

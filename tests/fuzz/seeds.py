@@ -27,6 +27,13 @@ _PREDICTIONS = {
     "mteb_model_meta": {"model_name": "owner/model", "revision": "1"},
     "default": {"test": {"1": {"a": 1.5, "b": 1}, "2": {"é": -1e-9}}},
 }
+#: Lines of answer runs in three forms.
+_RESPONSE = {"query_id": "1", "answer": "x", "citations": ["a", "é"], "confidence": 0.5}
+_CITED = {"metadata": {"narrative_id": 1}, "references": ["a"], "answer": [{"text": "x", "citations": [0]}]}
+_TRAJECTORY = {
+    "query_id": "1", "tool_call_counts": {"search": 2}, "status": "completed", "retrieved_docids": ["a", "b"],
+    "result": [{"type": "output_text", "output": "x [a]\nExact Answer: y\nConfidence: 9%"}],
+}  # fmt: skip
 #: Nothing larger is begun with; a corpus of large inputs is slow.
 _MAX_BYTES = 24 * 1024
 
@@ -69,6 +76,8 @@ def _runs() -> Iterator[bytes]:
         json.dumps(_PREDICTIONS["default"]["test"]).encode(),
         b'{"qid": "1", "docid": "a", "score": NaN}\n{"qid": "2"}\n', b"1\ta\t1\n1\tb\t2\n1\tc\t3\n1\td\t4\n",
         b'qid,docno,rank,score\n1,"a",0,2.5\n',
+        json.dumps(_RESPONSE).encode() + b"\n", json.dumps({**_RESPONSE, "ranking": ["a", "b"], "cost": 1}).encode(),
+        json.dumps(_CITED).encode() + b"\n", json.dumps(_TRAJECTORY).encode() + b"\n",
         RUN + RUN.replace(b"tag", b"other"), b"1 Q0 a 1 nan t\n\n x\n", b"x" * 5000 + b"\n" + RUN, b"",
     )  # fmt: skip
     yield from plain

@@ -41,6 +41,7 @@ def score_queries(
     public: bool = True,
     measure: str = "nDCG@10",
     system: System | None = None,
+    run_type: str = "",
 ) -> Entry:
     """A scored entry that has these values of one measure, query by query."""
     assert dataset.current_version is not None
@@ -69,6 +70,7 @@ def score_queries(
             provenance=Entry.Provenance.SCORED,
             public_wanted=public,
             submission_reference=f"certain{number}",
+            run_type=run_type,
         ),
         evaluation,
         is_baseline=baseline,

@@ -434,6 +434,9 @@ FLOWS: Mapping[str, Flow] = {
     "import_reported": _bring_reported,
     "import_runs": _import_runs,
     "import_table": _bring_table,
+    "label_answers": lambda stage: stage.run(
+        "label_answers", "secret", endpoint="http://127.0.0.1:9", model="m", judge="J", output=stage.folder / "labels"
+    ),
     "merge_systems": lambda stage: stage.run("merge_systems", System.objects.get(name="Mine").slug, "shown"),
     **{
         command: partial(_on_entry, command=command)

@@ -46,5 +46,5 @@ def private_judgements() -> Path:
 
 def clear_kept_judgements() -> None:
     """Forget the judgements that this process keeps, so that whoever wants them opens them."""
-    for kept in (qrels._judgements, qrels._target, qrels._parts):
+    for kept in (qrels._judgements, qrels._target, qrels._parts, qrels._answers):
         kept.cache_clear()

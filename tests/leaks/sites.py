@@ -1,5 +1,7 @@
 """Two sites that differ in one hidden judgement below rounding, and what each says: equal bytes are wanted.
 
+Two sites with correct answers differ in which of two queries all runs answer correctly, so that all means are equal.
+
 The grades of one query are so large that the judgement in which they differ, in the first ten of some runs, changes
 their means by less than what is published. Everything is scored and published in each site by itself, from the same
 rows, and taken back. Ask a `Site` for pages, or anything else for a text, in a function that `TwoSites.ask` takes.
@@ -7,6 +9,7 @@ rows, and taken back. Ask a `Site` for pages, or anything else for a text, in a 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,8 +19,9 @@ from django.core.cache import cache
 from django.test import Client
 
 from leaderboard.core.storage.store import Area, put
-from leaderboard.models import Dataset, Entry, Evaluation, Qrels, User
+from leaderboard.models import Dataset, DatasetVersion, Entry, Evaluation, Qrels, User
 from leaderboard.results.board_rows.rows import board_cache
+from leaderboard.results.records import per_query_values
 from tests.factories import make_user
 from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import scored_dataset
@@ -58,12 +62,15 @@ class Site:
 
 @dataclass(frozen=True)
 class TwoSites:
-    """The rows that both begin with, and the keys of their judgements."""
+    """The rows that both begin with, and the keys of their judgements or correct answers (`column` of the qrels)."""
 
     dataset: Dataset
     owner: User
     folder: Path
     keys: Sequence[str]
+    baseline: str
+    runs: Sequence[str]
+    column: str = "sha256"
 
     def ask(self, what: Callable[[Site], Sequence[str]]) -> tuple[list[str], list[str]]:
         """What both sites say, without what is different each time: ids of submissions, tokens, times."""
@@ -75,15 +82,16 @@ class TwoSites:
         board_cache.clear()
         cache.clear()
         with taken_back():
-            Qrels.objects.filter(pk=self.dataset.current_qrels_id).update(sha256=key)
+            Qrels.objects.filter(pk=self.dataset.current_qrels_id).update(**{self.column: key})
             site = Site(Dataset.objects.get(pk=self.dataset.pk), self.owner, [], Client())
-            add_baseline(site.dataset, self.folder, skip=BASELINE)
-            for number, skip in enumerate(SKIPPED):
-                sent = Api(self.owner).submit(run_text(skip=skip), dataset=SLUG, system=f"System {number}")
+            add_baseline(site.dataset, self.folder, text=self.baseline)
+            for number, run in enumerate(self.runs):
+                sent = Api(self.owner).submit(run, dataset=SLUG, system=f"System {number}")
                 assert sent.status == 201, sent.body
                 site.submissions.append(sent.body["id"])
                 work()
-            _score_open_half(site.dataset)
+            if self.column == "sha256":
+                _score_open_half(site.dataset)
             told = [_plain(text, site) for text in what(site)]
         cache.clear()
         return told
@@ -110,16 +118,44 @@ def make_two_sites(folder: Path) -> TwoSites:
         others = "".join(f"{query}\td{place}\t1\n" for query in JUDGED[1:] for place in (1, 3, 13))
         path.write_text(HEADER + graded + others + line)
         keys.append(put(Area.QRELS, path))
-    return TwoSites(dataset, make_user("Olga"), folder, keys)
+    runs = [run_text(skip=skip) for skip in SKIPPED]
+    return TwoSites(dataset, make_user("Olga"), folder, keys, run_text(skip=BASELINE), runs)
+
+
+def make_two_answer_sites(folder: Path) -> TwoSites:
+    """Return two sites with a hidden dataset with correct answers, and a person, without results."""
+    dataset = make_collection(folder, SLUG, hidden=True, measures=["EM", "AnswerF1", "ECE"], primary_measure="EM")
+    Dataset.objects.filter(pk=dataset.pk).update(daily_quota=None, monthly_quota=None)
+    corpus = folder / "corpus.jsonl"
+    corpus.write_text(json.dumps({"_id": "d1", "title": "", "text": "words"}) + "\n")
+    DatasetVersion.objects.filter(dataset=dataset).update(corpus_sha256=put(Area.FILES, corpus))
+    keys = []
+    for number in range(2):
+        correct = dict.fromkeys(JUDGED, "correct") | {JUDGED[number]: "another"}
+        path = folder / f"answers-{number}.jsonl"
+        path.write_text(
+            "".join(json.dumps({"_id": query, "answers": [text]}) + "\n" for query, text in correct.items())
+        )
+        keys.append(put(Area.QRELS, path))
+    Qrels.objects.filter(pk=dataset.current_qrels_id).update(answers_sha256=keys[0])
+    runs = [_answer_run(count) for count in (0, 4, 9, 10)]
+    return TwoSites(dataset, make_user("Olga"), folder, keys, runs[0], runs[1:], "answers_sha256")
+
+
+def _answer_run(count: int) -> str:
+    """Return an answer run that answers this number of queries, the first of which differ between the sites."""
+    answers = [(query, "correct" if number < count else "?") for number, query in enumerate(JUDGED)]
+    records = [{"query_id": name, "answer": text, "citations": ["d1"], "confidence": 0.6} for name, text in answers]
+    return "".join(json.dumps(record) + "\n" for record in records)
 
 
 def unrounded(site: Site) -> list[str]:
-    """What nobody is to see: the means as the scorer found them, by run."""
+    """Return the unrounded values by query of each run, which must stay secret."""
     rows = Evaluation.objects.filter(run__version__dataset=site.dataset).order_by("pk")
-    return [f"{row.means['nDCG@10']!r}" for row in rows]
+    return [repr(per_query_values(row)) for row in rows]
 
 
 def _plain(text: str, site: Site) -> str:
     for number, reference in enumerate(site.submissions):
         text = text.replace(reference, f"submission {number}")
-    return re.sub(r"[0-9a-f]{64}|certain[0-9]{6}", "…", CHANGING.sub("…", text))
+    return re.sub(r"[0-9a-f]{64}|certain[0-9]{6}|rb_[0-9a-f]{5}", "…", CHANGING.sub("…", text))

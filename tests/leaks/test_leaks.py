@@ -1,7 +1,7 @@
 """Nothing of hidden judgements reaches anybody: markers are planted, and looked for everywhere as everybody.
 
-The markers: a document that only hidden judgements name; the words of hidden queries; means as the scorer found them,
-to more digits than are published. Where the last test plants a leak of each kind, each is found.
+The markers: a document that only hidden judgements name; the words of hidden queries; correct answers; means as the
+scorer found them, to more digits than are published. Where the last test plants a leak of each kind, each is found.
 """
 
 from __future__ import annotations
@@ -41,8 +41,11 @@ QUERIES = [f"q{number}" for number in range(1, 14)]
 #: Found by its name alone: no collection and no run has it.
 DOCUMENT = f"leak{secrets.token_hex(8)}"
 WORDS = f"words{secrets.token_hex(8)}"
+#: A correct answer. Runs have it in capital letters, which match exactly.
+ANSWER = f"answer{secrets.token_hex(8)}"
 HIDDEN = "sealed"
 CONTEST = "contest"
+QUIZ = "quiz"
 
 
 def run_text(skip: int, depth: int = 12) -> str:
@@ -60,8 +63,26 @@ def earlier_files() -> frozenset[Path]:
     return frozenset(path for path in Path(settings.VAR).rglob("*") if path.is_file())
 
 
+def answer_run(wrong: int, **figures: float) -> str:
+    """Return an answer run that is wrong or nearly correct for every `wrong`-th query; figures grow with the query."""
+    records = [
+        {
+            "query_id": query,
+            "answer": "unknown" if number % wrong == 1 else f"{'my ' * (number % wrong == 0)}{ANSWER.upper()}",
+            "citations": [f"d{1 + number % 5}", f"d{number % wrong}"],
+            **{name: figure * number for name, figure in figures.items()},
+        }
+        for number, query in enumerate(QUERIES, 1)
+    ]
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
 def bring(folder: Path, slug: str, **options: Any) -> Dataset:
-    """A hidden collection with markers in its judgements and its queries, through the importer."""
+    """A hidden collection with markers in its judgements and its queries, through the importer.
+
+    It has correct answers if its primary measure reads them.
+    """
+    has_answers = options.get("primary") == "EM"
     source = folder / slug
     (source / "qrels").mkdir(parents=True)
     (source / "queries.jsonl").write_text(
@@ -73,14 +94,20 @@ def bring(folder: Path, slug: str, **options: Any) -> Dataset:
     lines = dict.fromkeys(judged)
     (source / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
     baseline = folder / f"{slug}.baseline.txt"
-    baseline.write_text(run_text(skip=4))
+    baseline.write_text(answer_run(2) if has_answers else run_text(skip=4))
+    if has_answers:
+        answers = [{"_id": query, "answers": [ANSWER]} for query in QUERIES[1:]]
+        answers.append({"_id": QUERIES[0], "patterns": [f"{ANSWER}|\\d{{20}}"]})
+        corpus = [{"_id": f"d{number}", "title": "", "text": "words"} for number in range(60)]
+        for name, rows in (("answers", answers), ("corpus", corpus)):
+            (source / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     import_dataset(
         source,
         ImportOptions(
             slug=slug,
             name=slug.title(),
             hidden=True,
-            runs_only=True,
+            runs_only=not has_answers,
             baseline=baseline,
             queries_visibility=Visibility.CURATORS,
             **options,
@@ -158,6 +185,20 @@ def contest(logged: pytest.LogCaptureFixture, submitter: User, tmp_path: Path) -
     return Dataset.objects.get(pk=dataset.pk)
 
 
+@pytest.fixture
+def quiz(logged: pytest.LogCaptureFixture, submitter: User, tmp_path: Path) -> Dataset:
+    """A hidden dataset with correct answers, three answer runs, and a rejected one."""
+    dataset = bring(tmp_path, QUIZ, primary="EM", measures=("AnswerF1", "ECE"))
+    api = Api(submitter)
+    for wrong in (3, 4, 5):
+        send(api, QUIZ, answer_run(wrong, confidence=0.07, search_calls=0.3), system=f"Agent {wrong}")
+    refused = api.submit('{"query_id": "q1", "answer": 1}\n{"query_id": "q99", "answer": "?"}\n', dataset=QUIZ)
+    assert refused.status == 400
+    settle()
+    assert Entry.objects.filter(dataset=dataset, scores__has_key="EM").exists()
+    return Dataset.objects.get(pk=dataset.pk)
+
+
 def send(api: Api, dataset: str, *runs: str, **fields: Any) -> None:
     """Submit the runs, several as seeds, for a system that may be there already."""
     known = System.objects.filter(name=fields["system"]).first()
@@ -170,7 +211,7 @@ def send(api: Api, dataset: str, *runs: str, **fields: Any) -> None:
 
 def markers(*datasets: Dataset) -> dict[str, str]:
     """What must be found nowhere."""
-    found = {"a judged document": DOCUMENT, "words of a hidden query": WORDS}
+    found = {"a judged document": DOCUMENT, "words of a hidden query": WORDS, "a correct answer": ANSWER}
     for dataset in datasets:
         of_dataset = {"qrels__version__dataset": dataset}
         for evaluation in Evaluation.objects.filter(**of_dataset).prefetch_related("parts"):
@@ -197,6 +238,7 @@ def checksums(*datasets: Dataset) -> dict[str, str]:
             "content": version.content_sha256,
             "queries": version.queries_sha256,
             "judgements": qrels.sha256,
+            **({"answers": qrels.answers_sha256} if qrels.answers_sha256 else {}),
         }
         named |= {name: value for name, value in version.statistics.items() if name.endswith("_sha256")}
         assert "queries_expanded_sha256" in named
@@ -214,6 +256,7 @@ def unrounded(mean: float) -> str:
 def test_nothing_of_hidden_judgements_is_given_away(
     sealed: Dataset,
     contest: Dataset,
+    quiz: Dataset,
     submitter: User,
     broker: redis.Redis,
     logged: pytest.LogCaptureFixture,
@@ -221,8 +264,10 @@ def test_nothing_of_hidden_judgements_is_given_away(
     short: bool,
 ) -> None:
     people = everybody_but_readers(submitter)
-    search = walking.Search(markers(sealed, contest) | checksums(sealed, contest))
-    kept = walking.Search(markers(sealed, contest))
+    search = walking.Search(markers(sealed, contest, quiz) | checksums(sealed, contest, quiz))
+    kept = walking.Search(markers(sealed, contest, quiz))
+    assert {"a correct answer", "checksum of Quiz: answers"} <= search.markers.keys()
+    assert any(name.startswith("AnswerF1") for name in kept.markers)
     assert len(kept.markers) > 6
     answered = walking.walk(search, people, short=short)
     assert {"dataset", "api-submission", "submission", "dataset_csv", "system"} <= answered

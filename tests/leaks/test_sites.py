@@ -5,14 +5,17 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from django.utils import timezone
 
 from leaderboard.models import Entry
 from leaderboard.results import values
 from leaderboard.results.significance.statements import statements
-from tests.leaks.sites import Site, TwoSites, make_two_sites, unrounded
+from tests.leaks.routes import addresses, routes
+from tests.leaks.sites import Site, TwoSites, make_two_answer_sites, make_two_sites, unrounded
 
 pytestmark = pytest.mark.django_db
 
@@ -59,6 +62,23 @@ def test_what_is_said_does_not_depend_on_a_judgement_below_rounding(sites: TwoSi
 
     first, second = sites.ask(asked)
     assert means[0] != means[1], "the judgement changes nothing: the test proves nothing"
+    found = differences(first, second)
+    assert not found, "\n".join(found)
+
+
+def test_no_address_tells_which_query_was_answered_correctly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values, now = list[list[str]](), datetime(2026, 3, 1, 9, tzinfo=UTC)
+    monkeypatch.setattr(timezone, "now", lambda: now)  # Files of both sites have the same dates.
+
+    def every_address(site: Site) -> Sequence[str]:
+        values.append(unrounded(site))
+        board = statements([site.dataset.pk])[site.dataset.pk]
+        names = [address for route in routes() for address in addresses(route) if not route.text.startswith("admin/")]
+        return [repr(board), *(f"{name}\n{site.get(name, owner=True)}" for name in names)]
+
+    first, second = make_two_answer_sites(tmp_path).ask(every_address)
+    assert values[0] != values[1], "the answers change nothing: the test proves nothing"
+    assert sum('"EM":' in answer for answer in first) > 3
     found = differences(first, second)
     assert not found, "\n".join(found)
 

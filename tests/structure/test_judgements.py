@@ -17,6 +17,7 @@ CALLERS = {
         HOME,
         "leaderboard/judgements/disclosure.py",  # asks for the right, records
         "leaderboard/judgements/drawing.py",  # the scorer: pools
+        "leaderboard/judgements/labels.py",  # the scorer: judged queries, and `label_answers`
         "leaderboard/judgements/rescoring/content.py",  # the scorer: new topics
         "leaderboard/results/pooled.py",  # the scorer: open boards
         "leaderboard/results/protection.py",  # the scorer: parts of a competition
@@ -25,7 +26,16 @@ CALLERS = {
     "load_grades": {"leaderboard/judgements/comparing.py"},
     "load_parts": {"leaderboard/results/protection.py"},
     "verifying_judgements": {"submissions/jobs/kinds/score.py"},
-    "answer_texts": {"submissions/jobs/kinds/score.py"},
+    "answer_texts": {
+        "leaderboard/management/commands/label_answers.py",  # asks for the right, records
+        "submissions/jobs/kinds/score.py",
+    },
+    "load_labels": {
+        "leaderboard/judgements/drawing.py",  # the scorer: pools
+        "leaderboard/judgements/labels.py",  # the scorer: comparison and merging
+        "leaderboard/management/commands/label_answers.py",  # asks for the right, records
+    },
+    "label_records": {"submissions/jobs/kinds/score.py"},
     "recorded_qrels_path": {"leaderboard/admin/datasets.py"},  # asks for the right, records
     "present_grades": {"leaderboard/judgements/comparing.py"},
     "public_queries": {

@@ -80,11 +80,11 @@ def secret(db: None, tmp_path: Path) -> Dataset:
     return make_collection(tmp_path, "secret", hidden=True)
 
 
-def add_baseline(dataset: Dataset, folder: Path, skip: int = 1) -> None:
-    """Score a run as the dataset's BM25; it leaves out the first `skip` documents."""
+def add_baseline(dataset: Dataset, folder: Path, skip: int = 1, text: str = "") -> None:
+    """Score a run as the dataset's BM25: this text, or a run that leaves out the first `skip` documents."""
     system = house_system(slug="bm25", name="BM25", architecture="lexical", description="", parameters={})
     path = folder / "baseline.txt"
-    path.write_text(run_text(skip=skip))
+    path.write_text(text or run_text(skip=skip))
     stored = store_run(path)
     payload = {
         "system_slug": system.slug,

@@ -12,7 +12,6 @@ from leaderboard.boards.benchmark.aggregates import Tables, to_values
 from leaderboard.boards.benchmark.composite import is_mean_of_parts
 from leaderboard.boards.benchmark.lines import (
     IN_DOMAIN,
-    NO_RESULT,
     BenchmarkLine,
     SystemLine,
     build_tables,
@@ -20,7 +19,7 @@ from leaderboard.boards.benchmark.lines import (
 )
 from leaderboard.boards.columns.about import ABOUT_SYSTEM, DECLARED_COLUMNS, FILE_SIZE, SIZE
 from leaderboard.boards.columns.costs import WEIGHTED, weighted_column
-from leaderboard.boards.columns.marks import OTHER_REVISION, SELF_REPORTED, seeds_title
+from leaderboard.boards.columns.marks import OTHER_REVISION, REVISION_MARKS, seeds_title
 from leaderboard.boards.columns.significance import INTERVAL, SignificanceColumns
 from leaderboard.boards.facets import row_facets
 from leaderboard.boards.filtering import best_values, filter_rows
@@ -282,27 +281,14 @@ def build_rows(
         entry = _common_entry(line, ", ".join(sorted(provenances)), group)
         is_mixed, has_seeds = len(provenances) > 1, any(map(attrgetter("seed_count"), line.results))
         annotations, has_other_values = {}, bool(line.omitted_positions or line.other_values)
-        has_marks = IN_DOMAIN in trainings or any(result.is_self_reported for result in line.results)
-        if needs_annotations or is_mixed or has_seeds or has_marks or has_other_values:
+        has_placeholder = kind == REPORTED and any(result.revision_placeholder for result in line.results)
+        if needs_annotations or is_mixed or has_seeds or has_placeholder or IN_DOMAIN in trainings or has_other_values:
             annotations = _cell_annotations(facts, options, line, decimals, is_mixed=is_mixed)
-        line_inputs.append(
-            BenchmarkLine(
-                line.entry,
-                kind,
-                decimals,
-                entry.provenance,
-                number,
-                view_values[number],
-                annotations,
-                line.parameters,
-                line.model_bytes,
-            )
-        )
-        row = Row(entry, kind, decimals, facets=row_facets(line.entry, provenances, trainings))
-        row.entries = [
-            0 if score is None else result.pk for result, score in zip(line.results, line.scores, strict=True)
-        ]
-        rows.append(row)
+        properties = line.entry, kind, decimals, entry.provenance, number, view_values[number], annotations
+        line_inputs.append(BenchmarkLine(*properties, line.parameters, line.model_bytes))
+        ids = [0 if score is None else result.pk for result, score in zip(line.results, line.scores, strict=True)]
+        facets = row_facets(line.entry, provenances, trainings)
+        rows.append(Row(entry, kind, decimals, facets=facets, entries=ids))
     fill_cells(rows, columns, line_inputs)
     for row, line in zip(rows, lines, strict=True):
         if line.omitted_positions:
@@ -323,20 +309,15 @@ def _view_values(lines: Sequence[SystemLine], tables: Tables, view: str) -> Sequ
     return [to_values(row) for row in table]
 
 
-#: Fields of entries that all results of a line share.
-_SHARED_FIELDS = ("system", "slug", "architecture", "team", "team_slug", "source_key", "challenged")
-
-
 def _common_entry(line: SystemLine, provenance: str, group: str) -> EntryRow:
     """Return an entry with the properties that all results of the line share, in this group of reported rows."""
-    return NO_RESULT._replace(
-        **{name: getattr(line.entry, name) for name in _SHARED_FIELDS},
-        provenance=provenance,
-        comparison_group=group,
-        visibility="public",
-        configuration=line.configuration,
-        is_baseline=int(bool(line.baseline_on)),
-    )
+    entry = line.entry
+    return EntryRow(
+        system=entry.system, slug=entry.slug, architecture=entry.architecture, provenance=provenance, scores={},
+        comparison_group=group, training="", visibility="public", published="", pk=0, team=entry.team,
+        team_slug=entry.team_slug, source_key=entry.source_key, configuration=line.configuration,
+        is_baseline=int(bool(line.baseline_on)), challenged=entry.challenged, run_type=line.reference_type,
+    )  # fmt: skip
 
 
 def _cell_annotations(
@@ -359,8 +340,9 @@ def _cell_annotations(
                 if not options.view and deviation is not None:
                     spread = f"± {deviation:.{decimals}f} ({result.seed_count})"
         symbols = "‡" if result.training == IN_DOMAIN else ""
-        if result.is_self_reported and (score is not None or position in line.other_values):
-            symbols, title = f"{symbols}{SELF_REPORTED}", _("self-reported")
+        if result.revision_placeholder and (score is not None or position in line.other_values):
+            symbol, title = REVISION_MARKS[result.revision_placeholder]
+            symbols, title = f"{symbols}{symbol}", _(title)
         if position in line.other_values and not options.view:
             text, symbols = f"{line.other_values[position]:.{decimals}f}", f"{symbols}{OTHER_REVISION}"
             title = "; ".join(filter(None, [_("other dataset revision"), title]))

@@ -1,9 +1,9 @@
 """Lines of a benchmark's board, collected from the entries of its datasets: each system's scores and costs."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, compress, count
+from itertools import chain, compress, count, repeat
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -30,7 +30,8 @@ IN_DOMAIN = Entry.Training.IN_DOMAIN.value
 
 #: Publication time and id of an entry, the order of every board.
 PublicationOrder = tuple[str, int]
-_publication_order = attrgetter("published", "pk")
+#: Fields of results that lines have by dataset.
+_FIELDS = ("comparison_group", "is_baseline")
 #: Placeholder for a missing result.
 NO_RESULT = EntryRow("", "", "", "", {}, "", "", "", "", 0)
 
@@ -66,6 +67,13 @@ class SystemLine:
         return self.key[2]
 
     @property
+    def reference_type(self) -> str:
+        """Type of run of the first scored result that is a reference, or an empty string."""
+        if self.ranked_in != SCORED:
+            return ""
+        return next((result.run_type for result in self.results if result.run_type in REFERENCE_TYPES), "")
+
+    @property
     def parameters(self) -> int | None:
         """Number of the model's parameters, counted for a result or else declared."""
         for result in self.results:
@@ -76,7 +84,8 @@ class SystemLine:
     @property
     def model_bytes(self) -> int | None:
         """Size of the model's files, as known from a result."""
-        return next(filter(None, (result.model_bytes for result in self.results)), self.entry.model_bytes)
+        measured_results = filter(attrgetter("measured"), self.results)
+        return next(filter(None, map(attrgetter("model_bytes"), measured_results)), self.entry.model_bytes)
 
 
 class BenchmarkLine(NamedTuple):
@@ -122,8 +131,7 @@ def collect_lines(
         _line_results(facts, member, rows[member.dataset_id], name)
         for member, name in zip(facts.members, names, strict=True)
     ]
-    keys = dict.fromkeys(chain.from_iterable(current_results for _, current_results in results_by_dataset))
-    lines = sorted((_build_line(key, results_by_dataset, names) for key in keys), key=attrgetter("published"))
+    lines = sorted(_build_lines(results_by_dataset, names), key=attrgetter("published"))
     if facts.all_counted > 1:
         _separate_other_revisions([line for line in lines if line.ranked_in == REPORTED])
     baseline_lines = reference_lines or lines
@@ -184,19 +192,24 @@ def _keep_zero_shot(lines: Sequence[SystemLine]) -> list[SystemLine]:
     return remaining_lines
 
 
-def _build_line(key: LineKey, results_by_dataset: Sequence[_Results], names: Sequence[str]) -> SystemLine:
-    """Return the line of a key, with each dataset's score by the measure of this name."""
-    first_entries = [first_results[key] for first_results, _ in results_by_dataset if key in first_results]
-    results = [current_results.get(key, NO_RESULT) for _, current_results in results_by_dataset]
-    return SystemLine(
-        key,
-        first_entries[0],
-        min(map(_publication_order, first_entries)),
-        results,
-        [result.scores.get(name) for result, name in zip(results, names, strict=True)],
-        list(map(attrgetter("comparison_group"), results)),
-        set(compress(count(), map(attrgetter("is_baseline"), results))),
-    )
+def _build_lines(results_by_dataset: Sequence[_Results], names: Sequence[str]) -> Iterator[SystemLine]:
+    """Yield the lines, with each dataset's score by the measure of this name.
+
+    Reading ten thousand results by column is faster than by row.
+    """
+    keys = list(dict.fromkeys(chain.from_iterable(current_results for _, current_results in results_by_dataset)))
+    columns = [list(map(current.get, keys, repeat(NO_RESULT))) for _, current in results_by_dataset]
+    named_columns = zip(names, columns, strict=True)
+    score_columns = [[result.scores.get(name) for result in column] for name, column in named_columns]
+    first_columns = [list(map(first_results.get, keys)) for first_results, _ in results_by_dataset]
+    parts = [zip(*part_columns, strict=True) for part_columns in (first_columns, columns, score_columns)]
+    parts += [zip(*(list(map(attrgetter(name), column)) for column in columns), strict=True) for name in _FIELDS]
+    for key, first_results, results, scores, groups, is_baseline in zip(keys, *parts, strict=True):
+        first_entries = list(filter(None, first_results))
+        published = min(map(attrgetter("published"), first_entries))
+        order = published, min([entry.pk for entry in first_entries if entry.published == published])
+        baseline_on = set(compress(count(), is_baseline))
+        yield SystemLine(key, first_entries[0], order, results, list(scores), list(groups), baseline_on)
 
 
 def _line_results(facts: BenchmarkFacts, member: Member, rows: BoardRows, measure: str) -> _Results:
@@ -210,7 +223,7 @@ def _line_results(facts: BenchmarkFacts, member: Member, rows: BoardRows, measur
         for source, group in rows.kinds
         if (group.startswith(current_prefix) if source is None else matches_source(source, facts.source_id))
     }
-    results = [(key, row) for key, row in rows.results if measure in row.scores]
+    results = [result for result in rows.results if measure in result[1].scores]
     if valid_kinds != rows.kinds:
         results = [(key, row) for key, row in results if (row.reported_by, row.comparison_group) in valid_kinds]
     current_results = dict(results)
@@ -270,7 +283,7 @@ def line_kinds(lines: Sequence[SystemLine]) -> list[str]:
     """Return the kind that each line is ranked in."""
     kinds = []
     for line in lines:
-        kind = REFERENCE if line.entry.run_type in REFERENCE_TYPES else CLOSED if line.entry.closed_api else SCORED
+        kind = REFERENCE if line.reference_type else CLOSED if line.entry.closed_api else SCORED
         kinds.append(kind if line.ranked_in == SCORED else line.ranked_in)
     return kinds
 

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from evaluation.statistics.benchmark import MIN_DATASETS, stack_queries, subset_intervals
 from evaluation.statistics.comparison import intervals
-from evaluation.statistics.randomisation import MAX_EXACT
 from leaderboard.boards.benchmark.aggregates import Tables
 from leaderboard.boards.benchmark.columns import MEAN, WINS, add_test_columns
 from leaderboard.boards.columns.significance import (
@@ -31,7 +30,7 @@ from leaderboard.boards.columns.significance import (
 )
 from leaderboard.boards.model import BenchmarkFacts, Board, Cell, Member, Row
 from leaderboard.models import BenchmarkCertainty, Dataset, Entry
-from leaderboard.results.board_rows.entry_rows import CLOSED, SCORED
+from leaderboard.results.board_rows.entry_rows import CLOSED, SCORED, UNRANKED
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board
 from leaderboard.results.board_rows.rows import NO_REVISION
 from leaderboard.results.records import measure_values
@@ -55,9 +54,7 @@ OVER_DATASETS = TestSettings(interval="interval of subset means", test=TEST_OVER
 
 def settings_over_datasets(count: int) -> TestSettings | None:
     """Return the settings of tests over a number of datasets, None if these are too few for a test."""
-    if not MIN_DATASETS <= count <= MAX_EXACT:
-        return OVER_DATASETS if count > MAX_EXACT else None
-    return replace(OVER_DATASETS, permutations=2**count, pairs_permutations=2**count)
+    return OVER_DATASETS.with_count(count) if count >= MIN_DATASETS else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +81,7 @@ class TestedRows:
 
     @property
     def earlier_key(self) -> str:
-        """Key of results from before all sign patterns of few datasets were used. Permalinks of that time show them."""
+        """Key of results stored when tests over few datasets used random sign patterns; older permalinks need them."""
         return self._digest(self.settings if self.settings == OVER_QUERIES else OVER_DATASETS)
 
     def _digest(self, settings: TestSettings | None) -> str:
@@ -96,8 +93,8 @@ class TestedRows:
 def find_tested_rows(facts: BenchmarkFacts, tables: Tables, rows: Sequence[Row]) -> list[TestedRows]:
     """Return the rows to test, by ranking; the leading ranking is first.
 
-    Rankings with fewer than two complete rows are omitted. The list is empty if a view omits datasets. `rows` are the
-    public rows of the benchmark's own measure, one per row of `tables`.
+    Unranked rows and rankings with fewer than two complete rows are omitted. The list is empty if a view omits
+    datasets. `rows` are the public rows of the benchmark's own measure, one per row of `tables`.
     """
     scores, baselines = tables.on_counted_datasets
     complete_rows = np.flatnonzero(~np.isnan(scores).any(axis=1)).tolist()
@@ -106,8 +103,9 @@ def find_tested_rows(facts: BenchmarkFacts, tables: Tables, rows: Sequence[Row])
     rankings = defaultdict[str, list[int]](list)
     for number in complete_rows:
         ranking = tables.rankings[number]
-        rankings[SCORED if ranking == CLOSED else ranking].append(number)
-    tested = []
+        if ranking not in UNRANKED:
+            rankings[SCORED if ranking == CLOSED else ranking].append(number)
+    rankings_to_test = []
     for ranking, numbers in sorted(rankings.items(), key=lambda item: (item[0] != SCORED, -len(item[1]))):
         if len(numbers) < 2:
             continue
@@ -123,8 +121,8 @@ def find_tested_rows(facts: BenchmarkFacts, tables: Tables, rows: Sequence[Row])
             [rows[number].first_entry for number in numbers if tables.kinds[number] == CLOSED],
             OVER_QUERIES if is_open else settings_over_datasets(len(facts.counted)),
         )
-        tested.append(tested_rows)
-    return tested
+        rankings_to_test.append(tested_rows)
+    return rankings_to_test
 
 
 #: Scopes of tests, by the name of the test.
@@ -164,15 +162,17 @@ def _describe_tests(tests: Sequence[MeasureCertainty], settings: TestSettings, b
 
 def read_tests(tests: Sequence[TestedRows], facts: BenchmarkFacts) -> list[BoardCertainty]:
     """Return the results of tests stored no later than the datasets' revisions, in the order of `tests`."""
+    if not tests:
+        return []
     times = [member.revision.at for member in facts.members]
-    keys = [key for each in tests for key in (each.key, each.earlier_key)]
-    stored = BenchmarkCertainty.objects.filter(key__in=keys)
+    keys = [(each.key, each.earlier_key) for each in tests]
+    stored = BenchmarkCertainty.objects.filter(key__in=[key for pair in keys for key in pair])
     if NO_REVISION.at not in times:
         stored = stored.filter(computed_at__lte=max(times))
     by_key = {row.key: row for row in stored}
     certainties = []
-    for each in tests:
-        row = by_key.get(each.key) or by_key.get(each.earlier_key)
+    for each, (key, earlier_key) in zip(tests, keys, strict=True):
+        row = by_key.get(key) or by_key.get(earlier_key)
         if row is not None:
             baseline = None if each.baseline is None else each.ids[each.baseline]
             settings, content = TestSettings(**row.settings), {each.measure: row.content}
@@ -240,6 +240,7 @@ def analyse_tests(tests: TestedRows, parts: Mapping[int, Sequence[int]], facts: 
     values, strata = tests.scores.T, list[int]()
     if settings == OVER_QUERIES:
         values, strata = _read_queries(tests, parts, facts.counted)
+        settings = settings.with_count(len(values))
     bounds = []
     for columns in (values, values[:, :0] if tests.baseline is None else values - values[:, [tests.baseline]]):
         if strata:

@@ -69,18 +69,32 @@ def describe_judges(judged_by: Mapping[str, Any], *, hidden: bool) -> tuple[tupl
     """Return the judges with their shares of the judgments, and sentences on their agreement.
 
     `judged_by` is the field of `Qrels`. Both are empty if no judge was ever named. For hidden judgments, only the
-    names of the judges are returned. An import may have `stated` them.
+    names of the judges are returned. An import may have `stated` them. The sentences include the judges of answers.
     """
+    labels = tuple(_describe_labels(judged_by.get("labels", {}), hidden=hidden))
     if stated := judged_by.get("stated"):
-        return (stated,), ()
+        return (stated,), labels
     judges = judged_by.get("judges", ())
     total = sum(judge["judgements"] for judge in judges)
     if not any(judge["kind"] for judge in judges):
-        return (), ()
+        return (), labels
     if hidden:
-        return tuple(judge["called"] for judge in judges), ()
+        return tuple(judge["called"] for judge in judges), labels
     shares = (f"{judge['called']} {100 * judge['judgements'] / total:.0f}%" for judge in judges)
-    return tuple(shares), tuple(map(agreement_sentence, judged_by.get("agreement", ())))
+    return tuple(shares), (*map(agreement_sentence, judged_by.get("agreement", ())), *labels)
+
+
+def _describe_labels(labels: Mapping[str, Any], *, hidden: bool) -> Iterator[str]:
+    """Yield sentences on the judges of answers, and if judgments are open, on their numbers and agreement."""
+    names = []
+    for judge in labels.get("judges", ()):
+        prompt = f"prompt {judge['prompt']}" if judge.get("prompt") else ""
+        facts = [judge.get("model") or judge["kind"], prompt, "" if hidden else f"{judge['labels']:,} labels"]
+        names.append(f"{judge['name']} ({', '.join(filter(None, facts))})")
+    if names:
+        yield f"Answers labeled by {', '.join(names)}."
+    if not hidden:
+        yield from map(agreement_sentence, labels.get("agreement", ()))
 
 
 def collection_source(citation: str, homepage: str) -> str:
@@ -91,8 +105,9 @@ def collection_source(citation: str, homepage: str) -> str:
 
 def notes_on_judges(facts: DatasetFacts) -> Iterator[str]:
     """Yield notes on the judges, their agreement, and sparse labels."""
-    if facts.judges:
-        yield " ".join([f"Judged by: {', '.join(facts.judges)}.", *facts.agreement])
+    if facts.judges or facts.agreement:
+        judges = [f"Judged by: {', '.join(facts.judges)}."] if facts.judges else []
+        yield " ".join([*judges, *facts.agreement])
     if facts.relevant_per_query is not None and facts.relevant_per_query < SPARSE:
         yield (
             f"Sparse labels: {facts.relevant_per_query:.1f} judged relevant documents per query. Unjudged relevant "

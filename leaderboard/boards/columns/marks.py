@@ -7,11 +7,19 @@ from django.utils.translation import gettext_noop as _
 
 from leaderboard.boards.model import Row
 from leaderboard.results.board_rows.entry_rows import CLOSED, SCORED, EntryRow
+from leaderboard.results.mteb import EXTERNAL, NO_REVISION
 
-#: Marks of results that the makers of a model published, and of results on another revision of the dataset.
-SELF_REPORTED, OTHER_REVISION = "†", "°"
+#: Marks of results that the makers of a model published, of results without a revision of the model, and of results on
+#: another revision of the dataset.
+SELF_REPORTED, UNKNOWN_REVISION, OTHER_REVISION = "†", "¶", "°"
 SELF_REPORTED_NOTE = _("† self-reported: published by the makers of the model, not measured by the source.")
+UNKNOWN_REVISION_NOTE = _("¶ revision of the model unknown: another one may score differently.")
 OTHER_REVISION_NOTE = _("° on another or an unknown revision of the dataset: not ranked, compared, or averaged.")
+#: Placeholder instead of a model's revision → mark of the result, and its text on hover.
+REVISION_MARKS = {
+    EXTERNAL: (SELF_REPORTED, _("self-reported")),
+    NO_REVISION: (UNKNOWN_REVISION, _("revision of the model unknown")),
+}
 #: Mark of systems whose run contributed to a judged pool.
 POOLED = "§"
 NOTES = {
@@ -67,9 +75,13 @@ SEEDS_NOTE = _("±: sample standard deviation (n − 1) over seeds, with their n
 
 
 def notes_on_cells(rows: Iterable[Row]) -> list[str]:
-    """Return the notes on self-reported results and other dataset revisions, for marks that the rows have."""
+    """Return the notes on marks that the rows have: self-reported results, and revisions of models and datasets."""
     signs = {cell.mark for row in rows for cell in row.cells.values()}
-    notes = ((SELF_REPORTED, SELF_REPORTED_NOTE), (OTHER_REVISION, OTHER_REVISION_NOTE))
+    notes = (
+        (SELF_REPORTED, SELF_REPORTED_NOTE),
+        (UNKNOWN_REVISION, UNKNOWN_REVISION_NOTE),
+        (OTHER_REVISION, OTHER_REVISION_NOTE),
+    )
     return [note for mark, note in notes if any(mark in sign for sign in signs)]
 
 

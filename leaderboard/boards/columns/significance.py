@@ -242,11 +242,11 @@ def _describe_own_facts(settings: TestSettings, certainty: MeasureCertainty, bas
     )
     if certainty.baseline is None:
         return f"{intervals}."
+    bound = "" if settings.is_exact else f"; below 1/{settings.permutations + 1:,} it is Hoeffding’s upper bound"
     return (
         f"{intervals}; beside Δ, of the paired difference. p vs {baseline}: two-sided {settings.test} by query, "
-        f"{settings.permutations:,} permutations, seed {settings.seed}, not corrected; below "
-        f"1/{settings.permutations + 1:,} it is Hoeffding’s upper bound. W/T/L: queries won, tied, and lost against "
-        f"{baseline}. These values do not change when others submit."
+        f"{settings.describe_patterns(settings.permutations)}, not corrected{bound}. W/T/L: queries won, tied, and "
+        f"lost against {baseline}. These values do not change when others submit."
     )
 
 

@@ -78,7 +78,8 @@ def describe_dataset(
         description["citeAs"] = dataset.citation
     description["distribution"] = [_file_object(file, get_address(file)) for file in content_files]
     has_titles = bool(version and version.statistics.get("has_titles", 1))
-    description["recordSet"] = [_record_set(file, has_titles) for file in content_files if file.kind in _RECORDS]
+    tables = [file for file in content_files if file.kind != Kind.QRELS or file.name.endswith(".tsv.gz")]
+    description["recordSet"] = [_record_set(file, has_titles) for file in tables if file.kind in _RECORDS]
     return description
 
 

@@ -375,7 +375,7 @@ _LATEX = _Dialect(
     emphasis={"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}"},
     annotation=r"{{\footnotesize {}}}",
     superscripts={
-        **{mark: escape(mark) for mark in ("‡", marks.SELF_REPORTED, marks.OTHER_REVISION)},
+        **{mark: escape(mark) for mark in ("‡", marks.SELF_REPORTED, marks.UNKNOWN_REVISION, marks.OTHER_REVISION)},
         SEPARATED: r"$^{*}$",
     },
 )

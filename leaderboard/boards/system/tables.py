@@ -3,6 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
 from leaderboard.boards.columns.costs import (
     COSTS,
     OVER_STORED_RUNS,
@@ -13,6 +16,7 @@ from leaderboard.boards.columns.costs import (
     time_html,
     unit_with_currency,
 )
+from leaderboard.boards.forest import ForestRow, Role, draw_forest
 from leaderboard.boards.system.depth import Axis, DepthPoint, depth_series, variant_depth
 from leaderboard.boards.system.page import Result
 from leaderboard.core.measures import better
@@ -46,6 +50,24 @@ def headline(results: Sequence[Result]) -> dict[str, Any]:
         "tested": len(test_outcomes) - test_outcomes.count(None),
         "better": test_outcomes.count(True),
     }
+
+
+def draw_differences(results: Sequence[Result], baseline: str) -> SafeString:
+    """Return a plot of the differences from the baseline, in the order of the results; empty for fewer than two."""
+    compared_results = [result for result in results if result.delta is not None and not result.is_baseline]
+    roles: dict[str, Role] = {"up": "better", "down": "worse"}
+    rows = [
+        ForestRow(
+            f"{result.dataset}, {result.configuration}" if result.configuration else result.dataset,
+            result.delta or 0.0,
+            result.certainty and result.certainty.delta_interval,
+            "untested" if result.better_than_baseline is None else roles.get(result.text["direction"], "ns"),
+        )
+        for result in compared_results
+    ]
+    measures = {result.measure for result in compared_results}
+    measure = measures.pop() if len(measures) == 1 else _("in the primary measures")
+    return draw_forest(rows, measure, baseline) if len(rows) > 1 else SafeString("")
 
 
 def measure_table(results: Sequence[Result]) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -31,7 +32,11 @@ def shown_responses(entries: Iterable[Entry], query_id: str) -> dict[int, ShownR
     responses = {}
     for entry in entries:
         evaluation = entry_evaluations(entry)[0]
-        response = find_response(run_path(evaluation.run.sha256), query_id) if "CiteP" in evaluation.measures else None
+        # Answer runs, and no other runs, have a score by CiteP.
+        response = None
+        if "CiteP" in evaluation.measures:
+            with suppress(FileNotFoundError):  # A missing run must not prevent the page from being shown.
+                response = find_response(run_path(evaluation.run.sha256), query_id)
         if response is not None:
             answer = response.answer
             is_cut = len(answer) > SHOWN_CHARACTERS

@@ -5,10 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from evaluation.judgements.import_file import FORMULA_STARTS
+from leaderboard.core.text.numbers import MINUS
 
 #: Characters that XML 1.0 forbids (production 2, Char): a single one would make a whole feed or image
 #: invalid.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+#: A number or an interval, such as `-0.5` or `+0.015 to +0.053`, which cannot call a function of a spreadsheet.
+_NUMBERS = re.compile(f"[+-]?[0-9.]+( to [+{MINUS}-]?[0-9.]+)?")
 
 
 def for_xml(text: str) -> str:
@@ -30,5 +34,5 @@ def plain_text(value: Any) -> str:
 
 
 def safe_cell(text: str) -> str:
-    """Prefix text that spreadsheets would interpret as a formula with an apostrophe."""
-    return f"'{text}" if text.startswith(FORMULA_STARTS) else text
+    """Prefix text that spreadsheets would interpret as a formula with an apostrophe, except numbers and intervals."""
+    return f"'{text}" if text.startswith(FORMULA_STARTS) and not _NUMBERS.fullmatch(text) else text

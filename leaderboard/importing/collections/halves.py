@@ -19,6 +19,7 @@ from evaluation.judgements.answers import read_answers
 from evaluation.judgements.merge import write_judgements
 from evaluation.judgements.qrels import read_excluded, read_grades, read_qrels
 from evaluation.judgements.splits import draw_halves, relevant_counts
+from evaluation.judgements.subtopics import read_subtopics, write_subtopics
 from evaluation.runs.score import ScoringTarget, score_run
 from leaderboard.core.storage.store import work_folder
 from leaderboard.datasets.problems import problem
@@ -26,7 +27,7 @@ from leaderboard.importing.collections.importer import ImportResult, import_data
 from leaderboard.importing.collections.source import CollectionFiles, ImportOptions, Progress, open_source
 from leaderboard.importing.collections.twins import MIN_TOPICS, check_opened_topics, too_few
 from leaderboard.models import Dataset
-from leaderboard.results.measures import check_measures, check_text_measures
+from leaderboard.results.measures import check_inputs, check_measures
 
 #: Suffixes of the slug and the name of the hidden half.
 SUFFIX, NAME_SUFFIX = "-hidden", " (hidden half)"
@@ -53,8 +54,9 @@ def import_twin(
     name, slug = options.name or options.slug, options.slug + SUFFIX
     with work_folder("twin") as work, open_source(path, options, work, progress) as source:
         problems = list(source.problems)
-        if source.answers is None:
-            problems += check_text_measures([options.primary or _PRIMARY, *options.measures])
+        measures, has_texts = [options.primary or _PRIMARY, *options.measures], source.corpus is not None
+        inputs = {"has_answers": source.answers is not None, "has_subtopics": source.subtopics is not None}
+        problems += check_inputs(measures, has_texts=has_texts, **inputs)
         if problems:
             raise InvalidContent.build(*problems)
         if source.topic_field:  # the halves contain queries instead of topics
@@ -122,6 +124,7 @@ def _draw_halves(
         excluded=read_excluded(source.excluded) if source.excluded else None,
         answers=read_answers(source.answers) if source.answers else None,
         corpus=source.corpus,
+        subtopics=read_subtopics(source.subtopics) if source.subtopics else None,
     )
     bm25_scores = score_run(run, target, [options.primary or _PRIMARY], may_be_empty=True)
     scores = bm25_scores.per_query[:, 0].tolist()
@@ -135,7 +138,8 @@ def _draw_halves(
 def _write_half(source: CollectionFiles, split: str, half: int, folder: Path, halves: Halves) -> Path:
     """Write one half of a collection to `folder`, and return the folder.
 
-    It has the whole corpus, the half's topics with their judgments and answers, and topics that no split judges.
+    It has the whole corpus, the half's topics with their judgments, answers, and subtopics, and topics that no split
+    judges.
     """
     other_queries = [read_qrels(path).query_ids for name, path in source.qrels.items() if name != split]
     foreign_queries = {query for queries in other_queries for query in queries}
@@ -155,6 +159,11 @@ def _write_half(source: CollectionFiles, split: str, half: int, folder: Path, ha
             for line in b"".join(open_blocks(source.answers)).splitlines():
                 if line.strip() and halves.get(str(orjson.loads(line)["_id"])) == half:
                     file.write(line + b"\n")
+    if source.subtopics:
+        subtopics = read_subtopics(source.subtopics).items()
+        half_subtopics = {query: graded for query, graded in subtopics if halves.get(query.decode()) == half}
+        write_subtopics(half_subtopics, folder / "subtopic-qrels.txt")
+        return folder
     grades = read_grades(source.qrels[split])
     half_grades = {query: graded for query, graded in grades.items() if halves.get(query.decode()) == half}
     write_judgements(half_grades, folder / "qrels" / f"{split}.tsv")

@@ -40,7 +40,7 @@ from leaderboard.judgements.disclosure import may_see_counts, record_compared
 from leaderboard.judgements.rescoring.campaigns import get_pending_rescore, must_rescore, start_rescore
 from leaderboard.models import Architecture, Dataset, DatasetVersion, Entry, Protection, Qrels, WorkRequest
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_boards
-from leaderboard.results.measures import check_measures, check_text_measures, shown_measures
+from leaderboard.results.measures import check_inputs, check_measures, shown_measures
 from leaderboard.results.publishing.publication import refresh_scores
 from leaderboard.results.publishing.visibility import name_baseline
 from leaderboard.results.slices import set_tags
@@ -114,7 +114,7 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = lamb
                 permit_comparison(source.qrels, options, dataset)
                 collection = Inspection(source, options, work, progress).read()
                 refusals += check_overlap(collection, options, dataset)
-                refusals += _check_answers(collection, options, dataset)
+                refusals += _check_inputs(collection, options, dataset)
                 if source.queries is not None:
                     refusals += check_twin(collection, source.queries, options, dataset)
                 if refusals:
@@ -173,16 +173,22 @@ def _check_options(options: ImportOptions, dataset: Dataset | None) -> Iterator[
         yield from _check_changes(options, dataset)
 
 
-def _check_answers(
+def _check_inputs(
     collection: InspectedCollection, options: ImportOptions, dataset: Dataset | None
 ) -> Iterator[Problem]:
-    """Yield a problem if a measure searches for answers in texts, but the collection has no answers or no texts."""
+    """Yield problems of measures that require answers, texts, or subtopics, which the collection lacks."""
     measures = [options.primary or (dataset.primary_measure if dataset else ""), *options.measures]
     if dataset is not None and dataset.current_version_id and not (options.primary or options.measures):
         measures = dataset.measures
-    stored_answers = dataset.current_qrels.answers_sha256 if dataset and dataset.current_qrels else ""
-    if not (collection.corpus and (collection.answers or stored_answers)):
-        yield from check_text_measures(measures)
+    stored, judgements = dataset.current_qrels if dataset else None, collection.judgements.get(options.split)
+    # Stored answers and subtopics apply only if the judgments do not change.
+    stored_inputs = stored if stored and (judgements is None or judgements.sha256 == stored.sha256) else Qrels()
+    yield from check_inputs(
+        measures,
+        has_answers=bool(collection.answers or stored_inputs.answers_sha256),
+        has_texts=bool(collection.corpus),
+        has_subtopics=bool(collection.subtopics or stored_inputs.subtopics_sha256),
+    )
 
 
 def _check_changes(options: ImportOptions, dataset: Dataset) -> Iterator[Problem]:
@@ -297,9 +303,10 @@ def _choose_qrels(
     judgements = collection.judgements.get(options.split)
     if judgements is None:
         return current_qrels, False
-    answers = collection.answers.sha256 if collection.answers else ""
+    inputs = {"answers_sha256": collection.answers, "subtopics_sha256": collection.subtopics}
+    files = {name: file.sha256 for name, file in inputs.items() if file}
     judged_by = {"stated": options.judged_by} if options.judged_by else None
-    new_qrels = current_or_next_qrels(version, options.split, judgements, answers_sha256=answers, judged_by=judged_by)
+    new_qrels = current_or_next_qrels(version, options.split, judgements, files=files, judged_by=judged_by)
     if dataset.current_version_id != version.pk or not must_rescore(dataset, new_qrels):
         return new_qrels, False
     pending_rescore = get_pending_rescore(dataset)

@@ -65,6 +65,7 @@ class InspectedCollection:
     id_table: Path | None
     topics: Topics
     answers: PlainFile | None = None
+    subtopics: PlainFile | None = None
     judgements: dict[str, JudgementFile] = field(default_factory=dict)
     origin: dict[str, str] = field(default_factory=dict)
     excluded: JudgementFile | None = None
@@ -170,6 +171,7 @@ class Inspection:
             id_table=self.id_table,
             topics=self._find_topics(source.queries, query_statistics),
             answers=answers,
+            subtopics=PlainFile(source.subtopics, file_sha256(source.subtopics)) if source.subtopics else None,
             judgements=self.judgements,
             origin={name: value for name, value in origin.items() if value},
             excluded=excluded,

@@ -4,7 +4,8 @@ The layout is that of BEIR: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`
 TREC format for the scored split, `document-ids.txt` if the documents cannot be stored, `answers.jsonl` for measures
 that search for answers in texts, `excluded.tsv` for documents excluded from the rankings of single queries, and
 `tags.tsv` for query tags. All names may end in `.gz`. Files in other formats can replace any of the first three,
-and are converted (`Conversion`).
+and are converted (`Conversion`). Judgments by subtopic (`subtopic-qrels.txt`) are converted, too; other measures use
+the highest grades.
 """
 
 import re
@@ -27,14 +28,16 @@ from evaluation.collections.other_formats import (
 )
 from evaluation.collections.tables import convert_judgements, convert_texts, has_other_names
 from evaluation.core.problems import InvalidContent, Problem
-from leaderboard.datasets.problems import missing_file, name_some, problem
+from evaluation.judgements.merge import write_judgements as write_grades
+from evaluation.judgements.subtopics import highest_grades, read_subtopics, write_subtopics
+from leaderboard.datasets.problems import in_file, missing_file, name_some, problem
 
 #: Progress callback with the name of the stage and the fraction done, 0 to 1.
 Progress = Callable[[str, float], None]
 
 _MEMBER = re.compile(
     r"(?P<root>(?:.+/)?)"
-    r"(?:(?P<plain>corpus|queries|answers)\.jsonl|(?P<ids>document-ids)\.txt|(?P<trec>qrels)\.(?:txt|tsv)|(?P<pairs>excluded|tags)\.tsv"
+    r"(?:(?P<plain>corpus|queries|answers)\.jsonl|(?P<ids>document-ids)\.txt|(?P<trec>(?:subtopic-)?qrels)\.(?:txt|tsv)|(?P<pairs>excluded|tags)\.tsv"
     r"|qrels/(?P<split>[A-Za-z0-9_-]{1,20})\.(?:tsv|txt))(?:\.gz)?"
 )
 
@@ -132,6 +135,7 @@ class CollectionFiles:
     topic_field: str = ""
     excluded: Path | None = None
     tags: Path | None = None
+    subtopics: Path | None = None
     problems: tuple[Problem, ...] = ()
 
 
@@ -281,8 +285,8 @@ def _convert(files: dict[str, Path], problems: list[Problem], options: ImportOpt
             hint = f"Choose one of the available splits: --split {', '.join(sorted(qrels))}."
         problems.append(missing_file(f"qrels/{options.split}.tsv", hint))
     ids, answers = files.get("document-ids.txt"), files.get("answers.jsonl")
-    pairs = files.get("excluded.tsv"), files.get("tags.tsv")
-    return CollectionFiles(corpus, queries, ids, answers, qrels, conversion.topic_field, *pairs, tuple(problems))
+    others = files.get("excluded.tsv"), files.get("tags.tsv"), conversion.subtopics
+    return CollectionFiles(corpus, queries, ids, answers, qrels, conversion.topic_field, *others, tuple(problems))
 
 
 #: File names in other formats. They are restricted to short, safe names; names with a leading dot are system files.
@@ -323,6 +327,7 @@ class Conversion:
         self.files: dict[str, Path] = {}
         self.problems: list[Problem] = []
         self.topic_field = ""
+        self.subtopics: Path | None = None
         self._given, self._options = files, options
         for part, path in files.items():
             convert = self._converter(part, path)
@@ -347,6 +352,8 @@ class Conversion:
             return partial(convert_judgements if part.startswith("qrels-") else convert_texts, [path])
         match = _OTHER_FORMAT.fullmatch(path.name)
         if match is None:
+            if path.name.startswith("subtopic-qrels."):
+                return partial(self._separate_subtopics, path)
             texts = part in ("corpus.jsonl", "queries.jsonl")
             return partial(convert_texts, [path]) if texts and has_other_names(path, part) else None
         if match["topics"]:
@@ -354,6 +361,16 @@ class Conversion:
         if match["judged"]:
             return partial(self._convert_smart_judgements, path)
         return lambda target: write_records(target, read_smart(path))
+
+    def _separate_subtopics(self, path: Path, target: Path) -> None:
+        """Convert judgments by subtopic to qrels with the highest grades, and write a normalized copy next to them."""
+        try:
+            grades = read_subtopics(path)
+        except InvalidContent as error:
+            raise InvalidContent.build(*in_file(short_name(path.as_posix()), error.report.problems)) from error
+        write_grades(highest_grades(grades), target)
+        self.subtopics = target.with_name("subtopic-qrels.txt")
+        write_subtopics(grades, self.subtopics)
 
     def _convert_topics(self, path: Path, target: Path) -> None:
         self.topic_field, queries = select_queries(path, read_topics(path), self._options.topic_field)

@@ -19,7 +19,8 @@ Kind = DatasetFile.Kind
 class StoredContent:
     """Stored files that no row references yet; `judgements` are the public ones by split. `tags` is not stored.
 
-    `topics` is None if all queries are topics, `answers` if they are hidden, and `candidates` except for re-ranking.
+    `topics` is None if all queries are topics, `answers` and `subtopics` with hidden judgments, and `candidates` except
+    for re-ranking.
     """
 
     queries: files.StoredFile
@@ -29,6 +30,7 @@ class StoredContent:
     id_table_sha256: str
     judgements: dict[str, files.StoredFile]
     answers: files.StoredFile | None = None
+    subtopics: files.StoredFile | None = None
     candidates: files.StoredFile | None = None
     excluded: files.StoredFile | None = None
     tags: Path | None = None
@@ -43,8 +45,8 @@ def store_content(
 ) -> StoredContent:
     """Compress and store the files of a collection without writing rows, and return their references.
 
-    Judgments and answers of the scored split are stored in the private area. Public copies are stored of judgments that
-    may be offered, and of answers if judgments are open.
+    Judgments, answers, and subtopics of the scored split are stored in the private area. Public copies are stored of
+    judgments that may be offered, and of answers and subtopics if judgments are open.
     """
     if source.queries is None:
         raise ValueError("a collection that passed inspection has queries")
@@ -55,9 +57,10 @@ def store_content(
             put(Area.QRELS, judgements.path, judgements.sha256)
         if files.may_offer_judgements(split, scored_split=options.split, hidden=bool(options.hidden)):
             public_judgements[split] = files.store_judgements(judgements.path, work)
-    answers, excluded, topics = collection.answers, collection.excluded, collection.topics.path
-    if answers is not None:
-        put(Area.QRELS, *answers)
+    answers, subtopics = collection.answers, collection.subtopics
+    excluded, topics = collection.excluded, collection.topics.path
+    for private_file in filter(None, (answers, subtopics)):
+        put(Area.QRELS, *private_file)
 
     def store(path: Path, name: str) -> files.StoredFile:
         return files.store_file(files.gzipped(path, work / name))
@@ -78,6 +81,7 @@ def store_content(
         id_table_sha256=id_table_sha256,
         judgements=public_judgements,
         answers=store(answers.path, "answers.gz") if answers and not options.hidden else None,
+        subtopics=store(subtopics.path, "subtopic-qrels.gz") if subtopics and not options.hidden else None,
         excluded=store(excluded.path, "excluded.gz") if excluded else None,
         candidates=_store_candidates(collection, options.split, work) if options.candidates_only else None,
         tags=source.tags,
@@ -168,13 +172,14 @@ def offer_content(
             files.withdraw_file(version, file.name)
     for name, (split, stored_judgements) in judgement_files.items():
         files.offer_file(version, Kind.QRELS, stored_judgements, name, f"The {split} judgments")
-    for kind, stored_file, name in (
-        (Kind.CORPUS, content.corpus, "corpus.jsonl.gz"),
-        (Kind.DOCUMENT_IDS, content.document_ids, "document-ids.txt.gz"),
-        (Kind.EXCLUDED, content.excluded, files.EXCLUDED_NAME),
-        (Kind.CANDIDATES, content.candidates, "candidates.txt.gz"),
-        (Kind.QRELS, content.answers, "answers.jsonl.gz"),
+    for kind, stored_file, name, description in (
+        (Kind.CORPUS, content.corpus, "corpus.jsonl.gz", ""),
+        (Kind.DOCUMENT_IDS, content.document_ids, "document-ids.txt.gz", ""),
+        (Kind.EXCLUDED, content.excluded, files.EXCLUDED_NAME, ""),
+        (Kind.CANDIDATES, content.candidates, "candidates.txt.gz", ""),
+        (Kind.QRELS, content.answers, "answers.jsonl.gz", "The answer strings"),
+        (Kind.QRELS, content.subtopics, "subtopic-qrels.txt.gz", "The judgments by subtopic"),
     ):
         if stored_file is not None:
-            files.offer_file(version, kind, stored_file, name, "The answer strings" if kind == Kind.QRELS else "")
+            files.offer_file(version, kind, stored_file, name, description)
     return set(version.files.values_list("name", "sha256")) != files_before

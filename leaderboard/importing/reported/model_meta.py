@@ -9,6 +9,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 
+from leaderboard.importing.reported import tables
 from leaderboard.models import Architecture, System
 from leaderboard.results.mteb import BASELINES, MODEL_TYPES, TASKS
 
@@ -49,8 +50,9 @@ def system_fields(name: str, meta: Mapping[str, Any]) -> dict[str, Any]:
         ):
             raise InvalidFile(f"training_datasets is {abbreviate(training_datasets)}, but should be names of tasks")
         fields["training_declared"] = True
-        slugs: dict[Any, str] = {task: slug for slug, task in TASKS.items()}
-        fields["training_datasets"] = sorted({slugs.get(task, str(task)) for task in training_datasets})
+    if tasks := {*(training_datasets or ()), *_inherited_tasks(meta)}:
+        slugs = {task: slug for slug, task in TASKS.items()}
+        fields["training_datasets"] = sorted({slugs.get(task, task) for task in tasks})
     # mteb treats models without a type as dense.
     types, framework = meta.get("model_type") or ["dense"], meta.get("framework") or []
     if meta.get("is_cross_encoder") and "model_type" not in meta:
@@ -69,6 +71,12 @@ def system_fields(name: str, meta: Mapping[str, Any]) -> dict[str, Any]:
         problems = [f"{meta_name.get(field, field)}: {' '.join(texts)}" for field, texts in error.message_dict.items()]
         raise InvalidFile(" ".join(problems)) from error
     return {field: getattr(system, field) for field in fields}
+
+
+def _inherited_tasks(meta: Mapping[str, Any]) -> set[str]:
+    """Return the training tasks of the models that a model was adapted from, as far as MTEB describes them."""
+    parent = tables.models().get(meta.get("adapted_from") or "")
+    return {*(parent.get("training_datasets") or ()), *_inherited_tasks(parent)} if parent else set()
 
 
 def _is_whole(value: Any) -> bool:

@@ -3,7 +3,6 @@
 import logging
 import secrets
 from datetime import datetime, timedelta
-from itertools import chain, count
 from pathlib import Path
 
 from django.db import transaction
@@ -11,13 +10,23 @@ from django.db.models import Max, Q
 from django.utils import timezone
 
 from leaderboard.core.storage.store import Area, local_path, work_folder
+from leaderboard.core.text.slugs import first_unused
 from leaderboard.core.work_requests import request_work
 from leaderboard.datasets.qrels import private_paths
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.importing.topics.batches import draw_batch, read_library
 from leaderboard.importing.topics.code_search import build_collection
-from leaderboard.models import Dataset, DatasetVersion, TopicBatch, TopicSource, Visibility, WorkRequest
+from leaderboard.models import (
+    Dataset,
+    DatasetVersion,
+    Protection,
+    Round,
+    TopicBatch,
+    TopicSource,
+    Visibility,
+    WorkRequest,
+)
 from leaderboard.results.board_rows.revisions import Kind, boards_changed, lock_boards
 
 logger = logging.getLogger(__name__)
@@ -31,10 +40,14 @@ _COMMON_SETTINGS = (
 )  # fmt: skip
 
 
+class RenewalRefused(ValueError):
+    """A batch is in use; the message names the batch, the reason, and what to do."""
+
+
 def request_due_renewals(now: datetime) -> None:
     """Request the renewals that are due at `now`, again after `RETRY_AFTER` until the batch has started.
 
-    A fault of one rolling benchmark is logged and does not prevent the others.
+    A fault of one rolling benchmark is logged and does not prevent the others. The admin shows refused renewals.
     """
     for source in TopicSource.objects.filter(enabled=True, next_at__lte=now):
         try:
@@ -43,6 +56,8 @@ def request_due_renewals(now: datetime) -> None:
                 requests = WorkRequest.objects.filter(kind=WorkRequest.Kind.RENEW, created_at__gt=now - RETRY_AFTER)
                 if not requests.filter(payload=payload).exists():
                     request_renewal(source)
+        except RenewalRefused:
+            continue
         except Exception:
             logger.exception("Fault %s in the schedule of %s", secrets.token_hex(4), source)
 
@@ -51,17 +66,25 @@ def request_due_renewals(now: datetime) -> None:
 def request_renewal(source: TopicSource) -> int:
     """Request the start of the next batch, and return its number.
 
-    Raises ValueError if the first dataset does not exist yet and its slug is taken.
+    Raises RenewalRefused.
     """
     locked = _lock_source(source.pk)
     if locked.dataset is None:
-        if Dataset.objects.filter(slug=locked.slug).exists():
-            raise ValueError(f"A dataset has the slug {locked.slug}. Change the slug of the rolling benchmark.")
         locked.dataset = _create_dataset(locked.slug, locked.name)
         TopicSource.objects.filter(pk=locked.pk).update(dataset=locked.dataset)
     number = _next_number(locked)
+    _batches_to_reveal(locked, number)
     request_work(WorkRequest.Kind.RENEW, locked.dataset, {"source": locked.pk, "number": number})
     return number
+
+
+def renewal_obstacle(source: TopicSource) -> str:
+    """Return the reason why the next batch cannot start now, or empty text."""
+    try:
+        _batches_to_reveal(source, _next_number(source))
+    except RenewalRefused as error:
+        return str(error)
+    return ""
 
 
 def _lock_source(key: int) -> TopicSource:
@@ -73,8 +96,10 @@ def _next_number(source: TopicSource) -> int:
     return (source.batches.exclude(started_at=None).aggregate(last=Max("number"))["last"] or 1) + 1
 
 
-def _create_dataset(slug: str, name: str) -> Dataset:
-    return Dataset.objects.create(slug=slug, name=name, state=Dataset.State.PREPARING)
+def _create_dataset(base: str, name: str) -> Dataset:
+    """Create a dataset in preparation whose slug is `base`, or the next free one."""
+    used_slugs = set(Dataset.objects.filter(slug__startswith=base).values_list("slug", flat=True))
+    return Dataset.objects.create(slug=first_unused(base, used_slugs), name=name, state=Dataset.State.PREPARING)
 
 
 def renew(source: TopicSource, number: int) -> bool:
@@ -85,28 +110,42 @@ def renew(source: TopicSource, number: int) -> bool:
 
     Raises:
         SourceExhausted: If there are no topics for another batch. Nothing is revealed then.
+        RenewalRefused: If the batch, or one to reveal, is in a round or competition. Nothing is revealed then.
         InvalidContent: If the corpus or the topics cannot be imported.
     """
+    _batches_to_reveal(source, number)
     first = _ensure_first_dataset(source)
     batch = source.batches.filter(number=number).first() or draw_batch(source, _version(first), number)
     if batch.started_at is not None:
         return False
     # Import the new batch first: if this fails, the oldest batch has to remain hidden.
     dataset = _import_hidden(batch, first)
-    for batch_to_reveal in _batches_to_reveal(batch):
+    with transaction.atomic():
+        batches = _batches_to_reveal(_lock_source(source.pk), number)
+    for batch_to_reveal in batches:
         _reveal(batch_to_reveal, first)
     return _start_batch(batch, dataset)
 
 
-@transaction.atomic
-def _batches_to_reveal(batch: TopicBatch) -> list[TopicBatch]:
-    """Return the earlier batches to reveal before `batch` starts; none if another worker has started it."""
-    source = _lock_source(batch.source_id)
-    batch.refresh_from_db(fields=["started_at"])
+def _batches_to_reveal(source: TopicSource, number: int) -> list[TopicBatch]:
+    """Return the earlier batches to reveal before batch `number` starts; none if another worker has started it.
+
+    Raises RenewalRefused if one of these batches is in an unrevealed round or in a competition.
+    """
+    batch = source.batches.filter(number=number).select_related("dataset").first()
+    if batch is not None and batch.started_at is not None:
+        return []
     # A worker may be late: later batches must stay hidden.
-    earlier_batches = source.batches.filter(number__lt=batch.number, dataset__hidden=True).exclude(started_at=None)
-    hidden_batches = list(earlier_batches) if batch.started_at is None else []
-    return hidden_batches[: max(0, len(hidden_batches) + 1 - source.hidden_batches)]
+    earlier_batches = source.batches.filter(number__lt=number, dataset__hidden=True).exclude(started_at=None)
+    hidden_batches = list(earlier_batches.select_related("dataset"))
+    batches = hidden_batches[: max(0, len(hidden_batches) + 1 - source.hidden_batches)]
+    for row in [*batches, *([batch] if batch and batch.dataset else [])]:
+        rounds = Round.objects.filter(Q(dataset=row.dataset) | Q(benchmark__members__dataset=row.dataset))
+        if unrevealed_round := rounds.filter(revealed_at=None).first():
+            raise RenewalRefused(f"{row} is in the round {unrevealed_round}. Reveal the results of the round first.")
+        if row.dataset is not None and row.dataset.protection == Protection.COMPETITION:
+            raise RenewalRefused(f"{row} is in a competition. Change its protection to standard first.")
+    return batches
 
 
 def add_batch(source: TopicSource, number: int, dataset: Dataset) -> None:
@@ -150,10 +189,7 @@ def _import_hidden(batch: TopicBatch, first: Dataset) -> Dataset:
         _lock_source(batch.source_id)
         batch.refresh_from_db(fields=["dataset"])
         if batch.dataset is None:
-            slug = f"{batch.source.slug}-batch-{batch.number}"
-            taken_slugs = set(Dataset.objects.filter(slug__startswith=slug).values_list("slug", flat=True))
-            slugs = chain([slug], (f"{slug}-{n}" for n in count(2)))
-            batch.dataset = _create_dataset(next(name for name in slugs if name not in taken_slugs), str(batch))
+            batch.dataset = _create_dataset(f"{batch.source.slug}-batch-{batch.number}", str(batch))
             batch.save(update_fields=["dataset"])
     description = (
         f"Batch {batch.number} of [{batch.source}]({batch.source.get_absolute_url()}), over the corpus of "

@@ -261,10 +261,15 @@ Marks = dict[str, tuple[int, int]]
 def count_marks(rescore: Rescore) -> Marks:
     """Count the results that are significantly better and worse than the baseline, as marked on the board.
 
-    This covers the primary measure of public results that move. The result is empty without a baseline, and with
-    hidden judgments, because tests reveal more than rounded scores.
+    This covers the primary measure of public results that move and have it before and after. The result is empty
+    without a baseline, and with hidden judgments, because tests reveal more than rounded scores.
     """
-    moves = [move for move in moved_entries(rescore)[0] if move.entry.visibility == Entry.Visibility.PUBLIC]
+    moves = [
+        move
+        for move in moved_entries(rescore)[0]
+        if move.entry.visibility == Entry.Visibility.PUBLIC
+        and all(rescore.dataset.primary_measure in each.measures for each in (*move.before, *move.after))
+    ]
     baseline = next((position for position, move in enumerate(moves) if move.is_baseline), None)
     if rescore.dataset.hidden or baseline is None:
         return {}

@@ -6,6 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from evaluation.core.problems import format_count
+from evaluation.judgements.labels import labeled_answers
 from evaluation.judgements.merge import Judge, agreement_sentence
 from leaderboard.admin.judging import JudgementUploadForm
 from leaderboard.core.audit import actor
@@ -13,6 +14,7 @@ from leaderboard.datasets.qrels import record_reading
 from leaderboard.judgements import imports
 from leaderboard.judgements.comparing import compare_now, merge_now, preview_judgements
 from leaderboard.judgements.disclosure import is_secret, may_see_counts, record_comparison_read
+from leaderboard.judgements.labels import check_labels
 from leaderboard.judgements.pools import JudgingRefused
 from leaderboard.management.curating import CurationCommand, add_form_arguments
 from leaderboard.models import Dataset, JudgementImport, Pool
@@ -40,6 +42,7 @@ class Command(CurationCommand):
             help="if a pair has a different grade: keep the old one, replace it, or use the highest",
         )  # fmt: skip
         parser.add_argument("--judge", default="", help="assessors or model that judged (public)")
+        parser.add_argument("--labels", action="store_true", help="import labels of answers; the file names the judges")
         add_form_arguments(
             parser, JudgementUploadForm, {}, skipped=("dataset", "file", "judge_kind", "judge_name", "pool")
         )
@@ -55,6 +58,9 @@ class Command(CurationCommand):
             raise CommandError(f"The file {file} does not exist.")
         is_blind = dataset.current_qrels is not None and not may_see_counts(dataset, actor().person)
         checks = {name: options[name] for name in ("scale_grew", "strict")}
+        if options["dry_run"] and options["labels"]:
+            label_count = len(labeled_answers(check_labels(dataset, file)))
+            return f"The file can be imported: {format_count(label_count, 'label')}."
         if options["dry_run"]:
             return _preview_import(dataset, file, is_blind, checks)
         if is_blind and not options["conflicts"]:
@@ -63,7 +69,7 @@ class Command(CurationCommand):
             imports.JudgeKind.MODEL if options["judge_version"] or options["judge_prompt"] else imports.JudgeKind.PEOPLE
         )
         version, prompt = options["judge_version"] or "", (options["judge_prompt"] or "").lower()
-        judge = Judge(kind, options["judge"], version, prompt)
+        judge = Judge(imports.JudgeKind.LABELS if options["labels"] else kind, options["judge"], version, prompt)
         pool = Pool.objects.filter(pk=options["pool"], dataset=dataset).first() if options["pool"] else None
         if options["pool"] and pool is None:
             raise CommandError(f"{dataset} has no pool {options['pool']}.")
@@ -113,9 +119,13 @@ def _preview_import(dataset: Dataset, file: Path, is_blind: bool, checks: dict[s
 
 def _summary(counts: dict[str, Any]) -> str:
     """Return a sentence with the numbers of new, equal, and conflicting judgments, and their agreement."""
+    rows = counts.get("unlabeled", ())
+    unlabeled = [f"Answers without a label of {row['judge']}: {row['answers']:,}." for row in rows]
+    if "unknown_answers" in counts:
+        unlabeled.append(f"Labels without a matching answer: {counts['unknown_answers']:,}.")
     return (
         f"{counts['new']:,} new, {counts['same']:,} the same, {format_count(counts['conflicts'], 'conflict')} "
         f"({counts['raised']:,} higher, {counts['lowered']:,} lower); "
         f"{format_count(counts['queries'], 'query', 'queries')}, {counts['new_queries']:,} of them not judged before."
-        + "".join(f" {sentence}" for sentence in map(agreement_sentence, counts.get("agreement", ())))
+        + "".join(f" {sentence}" for sentence in [*map(agreement_sentence, counts.get("agreement", ())), *unlabeled])
     )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from django.db import connection
 
 from leaderboard.models import REFERENCE_TYPES, Architecture, Entry, short_citation
-from leaderboard.results.mteb import is_self_reported
+from leaderboard.results.mteb import revision_placeholder
 from leaderboard.results.values import published_value
 
 
@@ -83,8 +83,8 @@ class EntryRow(NamedTuple):
 
     def _latest_figure(self, name: str, default: int | None) -> int | None:
         """Return a measured property of the model, or else the default, which is 0 for lexical systems."""
-        figures = (measurement["figures"].get(name) for measurement in reversed(self.measured))
-        figure = next((value for value in figures if value is not None), default)
+        figures = [value for each in self.measured if (value := each["figures"].get(name)) is not None]
+        figure = figures[-1] if figures else default
         return 0 if figure is None and self.architecture == Architecture.LEXICAL else figure
 
     @property
@@ -93,9 +93,9 @@ class EntryRow(NamedTuple):
         return self.source_id if self.provenance == REPORTED else None
 
     @property
-    def is_self_reported(self) -> bool:
-        """Whether the makers of the model published the result themselves, according to the results of MTEB."""
-        return self.provenance == REPORTED and is_self_reported(self.locator, self.configuration)
+    def revision_placeholder(self) -> str:
+        """Placeholder of MTEB instead of the model's revision, a key of `marks.REVISION_MARKS`, or empty text."""
+        return revision_placeholder(self.locator, self.configuration) if self.provenance == REPORTED else ""
 
     @property
     def reported_group(self) -> str:
@@ -112,11 +112,6 @@ class EntryRow(NamedTuple):
             for values in (self.scores, self.deviations)
         )
         return self._replace(scores=scores, deviations=deviations)
-
-    @property
-    def is_compared(self) -> bool:
-        """Whether the entry can be the best: neither a closed API's nor a reference."""
-        return not self.closed_api and self.run_type not in REFERENCE_TYPES
 
     @property
     def is_public(self) -> bool:
@@ -233,7 +228,7 @@ def present_group(version_id: int | None, qrels_id: int | None, entry_groups: It
 
 
 def ranking_group(entry: EntryRow, current_group: str) -> str:
-    """Return the group in which a row is ranked: REPORTED, SCORED, or CLOSED. STALE and REFERENCE are not ranked.
+    """Return the group in which a row is ranked (REPORTED, SCORED, CLOSED), or STALE or REFERENCE without a rank.
 
     A result that was not reported is STALE if its comparison group is not the current one.
     """

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import orjson
-from django.db.models import DateTimeField, Q, TextField
+from django.db.models import BooleanField, DateTimeField, Q, TextField
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Cast
 
@@ -78,6 +78,19 @@ BENCHMARK_CHANGED_AT = RawSQL(
     '(SELECT MAX("at") FROM leaderboard_benchmarkversion WHERE benchmark_id = leaderboard_benchmark.id)',
     (),
     DateTimeField(),
+)
+#: Whether a dataset or one of its benchmarks, and whether a benchmark itself, has unrevealed rounds.
+DATASET_HAS_ROUNDS = RawSQL(
+    "EXISTS(SELECT 1 FROM leaderboard_round WHERE revealed_at IS NULL AND (dataset_id = leaderboard_dataset.id OR "
+    "benchmark_id IN (SELECT member.benchmark_id FROM leaderboard_benchmarkmember member "
+    "WHERE member.dataset_id = leaderboard_dataset.id)))",
+    (),
+    BooleanField(),
+)
+BENCHMARK_HAS_ROUNDS = RawSQL(
+    "EXISTS(SELECT 1 FROM leaderboard_round WHERE revealed_at IS NULL AND benchmark_id = leaderboard_benchmark.id)",
+    (),
+    BooleanField(),
 )
 
 

@@ -25,11 +25,19 @@ def boards_of_team(team: int) -> set[int]:
 
 @transaction.atomic
 def system_changed(system: System) -> None:
-    """Update the training exposure of a system's scored entries, and record a change of every board that shows it."""
+    """Update the training exposure of a system's entries, and record a change of every board that shows it."""
     lock_boards(Entry.objects.filter(system=system).values_list("dataset_id", flat=True))
-    for entry in Entry.objects.filter(system=system, source=None).select_related("dataset"):
+    for entry in Entry.objects.filter(system=system).select_related("dataset"):
         Entry.objects.filter(pk=entry.pk).update(training=training_exposure(system, entry.dataset))
     _rows_changed(Entry.objects.filter(system=system), Kind.SYSTEM)
+
+
+def refresh_training() -> None:
+    """Update systems whose stored training exposure differs from their claims after the matching of names changed."""
+    entries = Entry.objects.select_related("system", "dataset")
+    outdated = {entry.system for entry in entries if entry.training != training_exposure(entry.system, entry.dataset)}
+    for system in outdated:
+        system_changed(system)
 
 
 def challenge_changed(system: System) -> None:

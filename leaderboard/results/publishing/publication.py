@@ -27,7 +27,7 @@ from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
-from evaluation.statistics.ladder import STEP, YOUNG_STEP, is_improvement, paired_standard_error
+from evaluation.statistics.ladder import is_improvement, paired_standard_error
 from leaderboard.models import Dataset, Entry, Evaluation, Round, Seed, Team, User
 from leaderboard.results import protection
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board, lock_boards
@@ -51,7 +51,8 @@ def is_significant(
     """Return whether the Ladder publishes a team's new result, that is, whether it improves on the known ones.
 
     Always true with open judgments, without a score, for the site's own results, and outside of competitions for teams
-    that are not new. A first result is published, but in a competition it must improve on the public baseline.
+    that are not new. A first result is published, but in a competition it must improve on the public baseline, as
+    further results of new teams must everywhere: otherwise, teams could begin with few queries and add some each time.
     `evaluations` is one evaluation or those of a seed set; `score` is the published value of the primary measure. In a
     competition this reads private storage.
     """
@@ -64,8 +65,8 @@ def is_significant(
     own_entries = Q(evaluation__in=evaluations) | Q(seeds__evaluation__in=evaluations)
     results = _known_results(dataset, team, submitter).exclude(pk__in=Entry.objects.filter(own_entries).values("pk"))
     known_values = _published_values(dataset, results.exclude(visibility=Visibility.HELD), evaluations)
-    step = YOUNG_STEP if known_values and team is not None and protection.is_new_team(team) else STEP
-    if policy.competition:
+    is_young = bool(known_values) and team is not None and protection.is_new_team(team)
+    if policy.competition or is_young:
         known_values += _published_values(dataset, _public_baseline(dataset, evaluations[0]), evaluations)
     if not known_values:
         return not policy.competition
@@ -77,7 +78,7 @@ def is_significant(
         for measures, values in map(mean_values, (evaluations, best_evaluations))
     ]
     error = paired_standard_error(*by_query)
-    return is_improvement(score, best_score, error, tries=results.count(), step=step)
+    return is_improvement(score, best_score, error, tries=results.count(), is_young=is_young)
 
 
 def _known_results(dataset: Dataset, team: Team | None, submitter: User | None) -> QuerySet[Entry]:
@@ -217,8 +218,11 @@ def decide_publication(
 
 def _due_when_held(dataset: Dataset, evaluations: Sequence[Evaluation]) -> datetime | None:
     """Return the due time of a held result: now in a competition without a public baseline, otherwise None."""
-    is_waiting = protection.get_policy(dataset).competition and not _public_baseline(dataset, evaluations[0]).exists()
-    return timezone.now() if is_waiting else None
+    if not protection.get_policy(dataset).competition:
+        return None
+    # A baseline of BM25 has no value in measures of answers.
+    baselines = _published_values(dataset, _public_baseline(dataset, evaluations[0]), evaluations)
+    return None if baselines else timezone.now()
 
 
 def _due_entries() -> QuerySet[Entry]:

@@ -45,6 +45,7 @@ class BoardAnalysis(NamedTuple):
 
     board: ComparedBoard
     content: Mapping[str, Mapping[str, Any]]
+    settings: Mapping[str, Any]
     same_as: int | None = None
 
 
@@ -57,19 +58,21 @@ def analyse_board(dataset: Dataset, progress: Progress = lambda share: None) -> 
     if board is None or is_known(board):
         return None
     previous_rows = Certainty.objects.filter(dataset=dataset, key=board.key, same_as=None).order_by("from_revision")
-    if previous := previous_rows.values_list("pk", flat=True).first():
-        return BoardAnalysis(board, {}, previous)
+    if previous := previous_rows.only("settings").first():
+        return BoardAnalysis(board, {}, previous.settings, previous.pk)
     content: dict[str, dict[str, Any]] = {}
+    settings = TestSettings()
     for batch in _iterate_batches(board):
         for (measure, entries, values), (score_bounds, difference_bounds) in zip(
             batch, _intervals(batch, board), strict=True
         ):
             progress(len(content) / len(board.measures))
+            settings = settings.with_count(len(values))
             certainty = measure_certainty(measure, entries, values, board, score_bounds, difference_bounds)
             if measure == dataset.primary_measure:
                 certainty = _add_leave_one_out_scores(certainty, dataset, board, progress)
             content[measure] = certainty.as_dict()
-    return BoardAnalysis(board, content)
+    return BoardAnalysis(board, content, settings.as_dict())
 
 
 def _add_leave_one_out_scores(
@@ -143,7 +146,7 @@ def store_certainty(analysis: BoardAnalysis) -> Certainty | None:
         from_revision=board_changed(dataset, Kind.CERTAINTY, row_entries=()),
         comparison_group=current_board.comparison_group,
         key=current_board.key,
-        settings=TestSettings().as_dict(),
+        settings=analysis.settings,
         content=analysis.content,
         same_as_id=analysis.same_as,
         computed_at=timezone.now(),
@@ -170,7 +173,7 @@ def measure_certainty(
     means = values.mean(axis=0)
     scores = -means if lower_is_better else means
     ranked_columns = np.array(
-        [column for column, entry in enumerate(entries) if entry not in board.closed], dtype=np.intp
+        [column for column, entry in enumerate(entries) if entry not in board.never_best], dtype=np.intp
     )
     columns: dict[str, Sequence[Any]] = {
         "low": _round_values(score_bounds[0], _SCORE_FORMAT),

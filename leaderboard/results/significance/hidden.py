@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from evaluation.statistics.gap import STEP, extend_to_all_pairs, least_difference
 from evaluation.statistics.ladder import PUBLIC_STEP
 from leaderboard.core.measures import better
-from leaderboard.models import REFERENCE_TYPES, Dataset, Entry, Protection, Qrels
+from leaderboard.models import Dataset, Entry, Protection, Qrels, can_be_best
 from leaderboard.results import protection
 from leaderboard.results.board_rows.entry_rows import EntryRow, present_group
 from leaderboard.results.records import per_query_values
@@ -87,9 +87,7 @@ def _compare_results(dataset: Dataset, difference: float, entries: Sequence[Entr
         for entry in shown_entries
         if entry.is_baseline and dataset.primary_measure in current_scores.get(entry.pk, {})
     ]
-    ranked_ids = [
-        entry.pk for entry in shown_entries if not entry.system.closed_api and entry.run_type not in REFERENCE_TYPES
-    ]
+    ranked_ids = [entry.pk for entry in shown_entries if can_be_best(entry.system.closed_api, entry.run_type)]
     competition = protection.get_policy(dataset).competition
     criterion = _Criterion(dataset.primary_measure, difference, competition)
     return _compare_scores(criterion, current_scores, next(iter(baselines), None), ranked_ids)
@@ -109,7 +107,7 @@ def comparison_at(
     difference = _stored_difference(qrels, measure, _PART[competition])
     if difference is None:
         return None
-    ranked_ids = [entry.pk for entry in entries if entry.is_compared]
+    ranked_ids = [entry.pk for entry in entries if can_be_best(entry.closed_api, entry.run_type)]
     published_scores = {entry.pk: entry.scores for entry in entries}
     return _compare_scores(_Criterion(measure, difference, competition), published_scores, baseline, ranked_ids)
 

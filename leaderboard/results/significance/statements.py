@@ -26,12 +26,13 @@ from django.db.models import IntegerField, JSONField, Q, TextField
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Cast, Coalesce
 
+from evaluation.judgements.responses import ECE
 from evaluation.statistics.gap import Interval, compute_gap, published_interval
 from evaluation.statistics.randomisation import TEST
 from leaderboard.core.cache.memory import LONG_LIFETIME
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
-from leaderboard.models import REFERENCE_TYPES, Certainty, Dataset, Entry
+from leaderboard.models import Certainty, Dataset, Entry, can_be_best
 from leaderboard.results.board_rows.entry_rows import REPORTED, EntryRow, present_group
 from leaderboard.results.board_rows.rows import BoardRows, Revision, board_cache, decoded_size
 from leaderboard.results.significance.hidden import (
@@ -448,7 +449,7 @@ class ComparedBoard(NamedTuple):
     baseline: int | None
     measures: Sequence[str]
     #: Entries of closed APIs and references, which never count as the best.
-    closed: Sequence[int] = ()
+    never_best: Sequence[int] = ()
 
     @property
     def key(self) -> str:
@@ -458,7 +459,7 @@ class ComparedBoard(NamedTuple):
             sorted(self.entries),
             self.baseline,
             self.measures,
-            sorted(self.closed),
+            sorted(self.never_best),
             # The first spelling of the test's name, so that a new one does not invalidate the stored tests.
             {**TestSettings().as_dict(), "test": "paired randomisation test"},
         ]
@@ -488,8 +489,8 @@ def compared_boards(datasets: Collection[int]) -> dict[int, ComparedBoard]:
                 group,
                 [row["pk"] for row in members],
                 next((row["pk"] for row in reversed(members) if row["is_baseline"]), None),
-                list(dataset.measures),
-                [row["pk"] for row in members if row["system__closed_api"] or row["run_type"] in REFERENCE_TYPES],
+                [measure for measure in dataset.measures if measure != ECE],
+                [row["pk"] for row in members if not can_be_best(row["system__closed_api"], row["run_type"])],
             )
     return boards
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import comb
 from typing import Any, NamedTuple
 
 from evaluation.statistics.comparison import INTERVAL, RESAMPLES
 from evaluation.statistics.randomisation import (
     CORRECTION,
+    MAX_EXACT,
     PAIRS_CORRECTION,
     PATTERNS,
     PERMUTATIONS,
@@ -47,13 +48,22 @@ class TestSettings:
 
     @property
     def tested_over(self) -> str:
-        """What has a random sign in the test against the baseline, and is won, tied, or lost."""
+        """Items that the test against the baseline compares: queries or datasets."""
         return "datasets" if self.test == TEST_OVER_DATASETS else "queries"
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether the tests use all sign patterns, against the baseline and for pairs."""
+        return self.permutations == self.pairs_permutations <= 2**MAX_EXACT and self.permutations.bit_count() == 1
+
+    def with_count(self, count: int) -> TestSettings:
+        """Return the settings of tests over this number of queries or datasets. Few of them have exact tests."""
+        return replace(self, permutations=2**count, pairs_permutations=2**count) if count <= MAX_EXACT else self
+
     def describe_patterns(self, permutations: int) -> str:
-        """Return `10,000 permutations, seed 1`. Exact tests use all patterns, for the baseline and for pairs."""
-        is_exact = self.permutations == self.pairs_permutations
-        return f"all {permutations:,} sign patterns" if is_exact else f"{permutations:,} permutations, seed {self.seed}"
+        """Return `10,000 permutations, seed 1`, or `all 128 sign patterns` for exact tests."""
+        random_patterns = f"{permutations:,} permutations, seed {self.seed}"
+        return f"all {permutations:,} sign patterns" if self.is_exact else random_patterns
 
 
 class EntryCertainty(NamedTuple):
@@ -145,12 +155,7 @@ class EntryCertainty(NamedTuple):
         if not same_baseline:
             return EntryCertainty(self.low, self.high, without_own=self.without_own)
         return self._replace(
-            p_baseline_corrected=None,
-            p_best=None,
-            p_best_corrected=None,
-            rank_low=None,
-            rank_high=None,
-            p_next=None,
+            p_baseline_corrected=None, p_best=None, p_best_corrected=None, rank_low=None, rank_high=None, p_next=None
         )
 
 

@@ -5,7 +5,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from leaderboard.importing.topics.batches import SourceExhausted
-from leaderboard.importing.topics.renewal import renew
+from leaderboard.importing.topics.renewal import RenewalRefused, renew
 from leaderboard.models import Entry, TopicBatch, TopicSource, WorkRequest
 from submissions.jobs.kinds.handover import RetrievalResult
 from submissions.jobs.kinds.score import begin
@@ -23,6 +23,8 @@ _REMOVED = (Entry.Visibility.QUARANTINED, Entry.Visibility.UNPUBLISHED, Entry.Vi
 def renew_job(job: Job, lease: Lease) -> None:
     """Start the batch of topics in the payload, or disable a rolling benchmark without further topics.
 
+    A renewal that is refused is requested again later, on schedule.
+
     Raises LeaseLost, Cancelled, or InvalidContent.
     """
     begin(job, State.SCORING, "reading")
@@ -31,6 +33,8 @@ def renew_job(job: Job, lease: Lease) -> None:
         line = f"Batch {number} started." if renew(source, number) else f"Batch {number} had already started."
     except SourceExhausted as error:
         TopicSource.objects.filter(pk=source.pk).update(enabled=False)
+        line = str(error)
+    except RenewalRefused as error:
         line = str(error)
     finish(job, line)
 

@@ -26,7 +26,14 @@ from leaderboard.core.storage import deletion_lock
 from leaderboard.core.storage.runs import StoredRun, read_text, run_path, store_run
 from leaderboard.core.storage.store import Area, path_of, remove
 from leaderboard.datasets.derived_files import keep_first_documents
-from leaderboard.datasets.qrels import answer_texts, scoring_rules, scoring_target, verifying_judgements
+from leaderboard.datasets.qrels import (
+    answer_texts,
+    label_measures,
+    label_records,
+    scoring_rules,
+    scoring_target,
+    verifying_judgements,
+)
 from leaderboard.importing.topics.renewal import request_missed_repeats
 from leaderboard.judgements.rescoring.campaigns import include_new_run
 from leaderboard.models import Dataset, DatasetVersion, Entry, Evaluation, Qrels, Run, System
@@ -160,7 +167,7 @@ def _score(
     """Score a run in any format without verification, with its top documents if judgments are open."""
     target, first_documents = scoring_target(qrels.version, qrels=qrels), 0 if dataset.hidden else KEPT
     return score_run(
-        run, target, get_stored_measures(dataset), progress=progress, first_documents=first_documents,
+        run, target, get_stored_measures(dataset, qrels), progress=progress, first_documents=first_documents,
         may_be_empty=may_be_empty,
     )  # fmt: skip
 
@@ -189,7 +196,8 @@ def verify_scored_run(
     stated = None
     if any(measure.family.reads_responses for measure in scored_run.measures):
         answer_run = read_answer_run(run, FileLimits())
-        stated = StatedResponses(answer_run.responses, BytesIO(answer_run.trec_lines(cited=True)[0]))
+        citations = BytesIO(answer_run.trec_lines(cited=True)[0])
+        stated = StatedResponses(answer_run.responses, citations, label_records(qrels))
     with trec_text(run) as (_, stored):
         try:
             verify(
@@ -206,9 +214,9 @@ def verify_scored_run(
             raise EndlessPattern(error.line, "takes too long to be searched") from error
 
 
-def get_stored_measures(dataset: Dataset) -> Sequence[str]:
+def get_stored_measures(dataset: Dataset, qrels: Qrels) -> Sequence[str]:
     """Return the dataset's measures and the default ones; all are stored, and the dataset selects those shown."""
-    measures = [*dataset.measures, *DEFAULT_MEASURES, *JUDGED_MEASURES, *RESPONSE_MEASURES]
+    measures = [*dataset.measures, *DEFAULT_MEASURES, *JUDGED_MEASURES, *RESPONSE_MEASURES, *label_measures(qrels)]
     return list(dict.fromkeys([*measures, *upper_bound_measures(dataset)]))
 
 

@@ -42,7 +42,7 @@ class Command(CurationCommand):
 def _parse_list(path: Path) -> tuple[list[User], list[Team]]:
     """Parse the CSV into users, named by verified address, and teams, named by slug.
 
-    Raises ValueError if the file cannot be read, has no suitable column, or has invalid lines, all of which are named.
+    Raises ValueError if the file is not UTF-8, has no suitable column, or has invalid lines, all of which are named.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -51,7 +51,7 @@ def _parse_list(path: Path) -> tuple[list[User], list[Team]]:
             if not columns:
                 raise ValueError(f"{path} needs a header line with a column “team” or “email”.")
             rows = [(reader.line_num, row) for row in reader]
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
     people: list[User] = []
     teams: list[Team] = []

@@ -41,6 +41,15 @@ def test_score_prints_aligned_means(files: Path, capsys: pytest.CaptureFixture[s
     assert "warning: judged_queries_missing: 1 of the 2 judged queries" in printed.err
 
 
+def test_measures_over_subtopics_need_their_judgments(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["score", "--qrels", f"{files}/qrels.tsv", "--run", f"{files}/run.txt", "--measures", "StRecall@2,RR"]
+    assert main(words) == 2
+    assert capsys.readouterr().err == "StRecall@2 cannot be computed without --subtopics.\n"
+    (files / "subtopic-qrels.txt").write_text("q1 1 d2 1\nq1 2 d9 1\nq3 1 d1 1\n")
+    assert main([*words, "--subtopics", f"{files}/subtopic-qrels.txt"]) == 0
+    assert capsys.readouterr().out == "StRecall@2  0.5000\nRR          0.2500\n"
+
+
 @pytest.mark.parametrize("command", ["compare", "retrieve"])
 def test_help_is_written_as_it_is_read(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):

@@ -61,6 +61,8 @@ def test_names_that_are_none(text: str) -> None:
     ("hit@10", "Success@10"), ("HitRate@10", "Success@10"), ("ndcg_10", "nDCG@10"), ("MRR_10", "RR@10"),
     ("err@20", "ERR@20"), ("iprec_at_recall_0.50", "IPrec@0.5"), ("IPrec@0.10", "IPrec@0.1"), ("IPrec@1.0", "IPrec@1"),
     ("IPrec(rel=2)@0.3", "IPrec(rel=2)@0.3"), ("set_P", "SetP"), ("set_map", "SetAP"),
+    ("ERR-IA@20", "ERR_IA@20"), ("alpha-nDCG@20", "alpha_nDCG@20"), ("α_nDCG@5", "alpha_nDCG@5"), ("MAP_IA", "AP_IA"),
+    ("strec@10", "StRecall@10"), ("nNRBP(alpha=0.5,beta=0.5)", "nNRBP"), ("infAP(rel=2)", "infAP(rel=2)"),
     ("SetP(relative=True)", "SetRelP"), ("SetF(beta=1.0)", "SetF"), ("set_recall", "SetR"),
     ("R-precision", "Rprec"), ("average_precision@10", "AP@10"), ("reciprocal_rank", "RR"),
 ])  # fmt: skip
@@ -96,6 +98,8 @@ def test_other_values_and_parameters_of_other_measures_are_refused(text: str) ->
     ("nDCG@10", 10), ("RR@10", 10), ("Hole@20", 20), ("Judged@20", 20), ("Upper(RR)@10", 10),
     # (1 − p) Σ_{i>d} p^{i−1} = p^d is below 0.00005 from this depth on.
     ("RBP", 45), ("RBP(p=0.95)", 194), ("RBP(p=0.95)@20", 20),
+    # Σ_{i>d} 0.5^{i−1}, by at most 4/3, is below 0.00005 from this depth on.
+    ("NRBP", 15), ("alpha_nDCG@20", 20), ("AP_IA", 100_000), ("infAP", 100_000),
     ("RR", 0), ("R@5kt", 0), ("SetP", 0), ("ERR@20", 20),
     ("nDCG", 100_000), ("nDCG(dcg='exp-log2')", 100_000), ("AP", 100_000), ("Rprec", 100_000), ("Bpref", 100_000),
 ])  # fmt: skip
@@ -105,13 +109,16 @@ def test_how_many_documents_a_measure_needs(name: str, depth: int) -> None:
 
 @pytest.mark.parametrize(("name", "close"), [
     ("nERR@20", "ERR@20, nDCG@20"), ("hits@5", "Success@5, R@5, P@5"),
-    ("infAP", "AP, Bpref"), ("gm_map", "AP, Bpref"), ("SetF@10", "SetP, SetR, SetF"),
+    ("xinfAP", "infAP, AP"), ("infNDCG", "infAP, AP"), ("statMAP", "infAP, AP"), ("p-MRR", "nDCG@10, AP"),
+    ("gm_map", "AP, Bpref"), ("SetF@10", "SetP, SetR, SetF"),
     ("SetF(beta=2.0)", "SetP, SetR, SetF"), ("IPrec", "IPrec@0.1, AP"), ("IPrec@1.5", "IPrec@0.1, AP"),
     ("11pt_avg", "IPrec@0.1, AP"),
-    ("alpha_nDCG(alpha=0.5)@20", "nDCG@20"), ("Accuracy@10", "Success@10"), ("accuracy_at_10", "Success@10"),
+    ("alpha_nDCG(alpha=0.7)@20", "alpha_nDCG@20, ERR_IA@20, NRBP"), ("NRBP@5", "alpha_nDCG@5, ERR_IA@5, NRBP"),
+    ("ERR_IA(judged_only=True)@5", "alpha_nDCG@5, ERR_IA@5, NRBP"),
+    ("Accuracy@10", "Success@10"), ("accuracy_at_10", "Success@10"),
     ("dcg@10", "nDCG@10"), ("Rndcg", "nDCG@10"), ("num_rel_ret", "Success@10, R@10, P@10"),
     ("relative_P_5", "P@5, AP, RBP"), ("Bpref@10", "Bpref"), ("nDCG(rel=2)@10", "nDCG@10"),
-    ("P(judged_only=True)@5", "P@5"), ("NRBP", "nDCG@10"),
+    ("P(judged_only=True)@5", "P@5"),
 ])  # fmt: skip
 def test_measures_that_are_not_computed_are_refused_with_close_ones(name: str, close: str) -> None:
     with pytest.raises(UnknownMeasureError) as raised:

@@ -62,3 +62,10 @@ def test_trying_often_is_no_way_up() -> None:
     always_alike = [is_improvement(gain, 0.0, 0.02) for row in noise for gain in row]
     assert sum(always_alike) > 3000
     assert sum(passed) < 400, "of a hundred tries by noise two pass, not sixteen"
+
+
+def test_young_teams_need_a_twentieth_and_four_standard_errors() -> None:
+    assert not is_improvement(0.45, 0.4, 0.001, is_young=True)
+    assert is_improvement(0.451, 0.4, 0.001, is_young=True)
+    assert not is_improvement(0.55, 0.4, 0.04, is_young=True)
+    assert is_improvement(0.561, 0.4, 0.04, is_young=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import random
 import shutil
 import sys
@@ -26,7 +27,7 @@ from evaluation.verification import comparing, references
 from evaluation.verification.comparing import Judgements, ScoresDiffer, best_first, read_rankings
 from evaluation.verification.references import PytrecEval
 from tests.evaluation.verification.faults import FAULTS
-from tests.evaluation.verification.verified import MEASURES, claimed_of, scored_of, verified
+from tests.evaluation.verification.verified import MEASURES, RESPONSE_MEASURES, claimed_of, scored_of, verified
 
 QUIET = settings(
     max_examples=25,
@@ -78,6 +79,24 @@ def collection(folder: Path, seed: int = 1) -> tuple[Path, Path]:
     return run, qrels
 
 
+def answer_run(folder: Path, seed: int = 1) -> Path:
+    """Write a random answer run for the queries of the collection, with rankings and citations."""
+    chance = random.Random(seed)
+    records = [
+        {
+            "query_id": query,
+            "answer": chance.choice([f"the ALPHA{len(query) % 5}: Beta", "Alpha2 - beta?", "gamma", ""]),
+            "citations": chance.sample(DOCUMENTS, chance.randrange(9)), "ranking": chance.sample(DOCUMENTS, 12),
+            "confidence": chance.random(), "search_calls": chance.randrange(9), "tokens": chance.randrange(99),
+            "seconds": chance.random(), "cost": chance.random(),
+        }
+        for query in QUERIES if query != "missing"
+    ]  # fmt: skip
+    run = folder / "answers.jsonl"
+    run.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    return run
+
+
 # --- what is right passes
 
 
@@ -89,8 +108,17 @@ def test_right_scores_pass(tmp_path: Path, seed: int, level: int, drop: bool, de
     verified(run, qrels, claimed_of(scored_of(run, qrels, MEASURES, rules)), rules)
 
 
+@given(st.integers(0, 2**32), st.integers(0, 3), st.booleans(), st.integers(1, 30))
+@QUIET
+def test_right_scores_of_answer_runs_pass(tmp_path: Path, seed: int, level: int, drop: bool, depth: int) -> None:
+    _, qrels = collection(tmp_path, seed)
+    run, rules = answer_run(tmp_path, seed), comparing.ScoringRules(level, drop, depth)
+    measures = [*RESPONSE_MEASURES, *MEASURES]
+    verified(run, qrels, claimed_of(scored_of(run, qrels, measures, rules)), rules)
+
+
 def test_every_measure_of_the_site_is_verified_here() -> None:
-    named = {parse_measure(name).family.key for name in MEASURES}
+    named = {parse_measure(name).family.key for name in (*MEASURES, *RESPONSE_MEASURES)}
     assert set(FAMILIES) <= named, "give the new measure its place in MEASURES"
 
 
@@ -125,11 +153,12 @@ def test_a_registered_measure_is_scored_and_verified(tmp_path: Path, monkeypatch
 # --- formulas
 
 
-@pytest.mark.parametrize("name", MEASURES)
+@pytest.mark.parametrize("name", [*MEASURES, *RESPONSE_MEASURES])
 def test_a_fault_in_a_formula_is_noticed(name: str, tmp_path: Path) -> None:
     """Wherever it changes a value, as a deeper cutoff does not where the first relevant document stands above both."""
     run, qrels = collection(tmp_path)
     measure = parse_measure(name)
+    run = answer_run(tmp_path) if measure.family.reads_responses else run
     right = claimed_of(scored_of(run, qrels, [measure]))
     verified(run, qrels, right)
     felt = 0
@@ -139,7 +168,8 @@ def test_a_fault_in_a_formula_is_noticed(name: str, tmp_path: Path) -> None:
         if (np.abs(wrong.per_query - right.per_query) > 1e-9).any():
             assert noticed(run, qrels, wrong), fault.__name__
             felt += 1
-    assert felt >= 3
+    # Faults in ranks and grades change no value that is computed from the responses.
+    assert felt >= (2 if measure.family.reads_responses else 3)
 
 
 def noticed(run: Path, qrels: Path, claimed: comparing.ClaimedScores) -> bool:

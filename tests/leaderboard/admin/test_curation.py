@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 
 from leaderboard.models import AuditRecord, Benchmark, BenchmarkMember, Dataset, Source, User
 from tests.curating import filled, save
-from tests.factories import make_dataset, make_user
+from tests.factories import make_dataset, make_user, team_of
 from tests.leaderboard.entries import make_source, scored_dataset
 
 pytestmark = pytest.mark.django_db
@@ -110,3 +113,32 @@ def test_deleting_needs_a_reason() -> None:
     assert not Source.objects.exists()
     record = AuditRecord.objects.get(action="deleted")
     assert (record.actor, record.reason) == (person, "never printed")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "tag_queries DATASET --tags FILE",
+        "import_judgements DATASET FILE --conflicts keep",
+        "import_table systems FILE",
+        "import_reported FILE --publication KEY",
+        "import_mteb_results FILE --source https://example.org/results",
+        "approve_teams FILE",
+        "import_runs FILE --dataset DATASET --team TEAM --architecture dense",
+        "import_dataset FILE --slug new --name New",
+        "import_dataset FOLDER --slug new --name New --baseline FILE",
+        "restore_backup FILE",
+    ],
+)
+def test_a_command_names_a_missing_file(arguments: str, tmp_path: Path) -> None:
+    curator, dataset, source = signed_in("Carol")[1], make_dataset(hidden=False), make_source("lovelace-2020")
+    words = {"FILE": str(tmp_path / "missing"), "DATASET": dataset.slug, "FOLDER": str(tmp_path), "KEY": source.key}
+    words["TEAM"] = team_of(curator).slug
+    command = [words.get(word, word) for word in arguments.split()]
+    if command[0] != "restore_backup":
+        command += ["--by", curator.email, "--why", "for a test"]
+    with pytest.raises(CommandError) as refused:
+        call_command(*command)
+    text = str(refused.value)
+    assert "missing" in text
+    assert "Errno" not in text

@@ -137,7 +137,7 @@ def test_measures_are_changed_on_their_own_page(curator: Client) -> None:
     address = reverse("admin:leaderboard_dataset_measures", args=[dataset.pk])
     refused = curator.post(address, {"primary": "nDCG@10", "others": "AP, P@5, R@10, Hole@10", "why": "more"})
     text = refused.content.decode()
-    assert "reveals which documents are judged" in text
+    assert "reveals which documents or queries are judged" in text
     assert curator.post(address, {"primary": "AP", "others": "P@5", "why": "as agreed"}).status_code == 302
     dataset.refresh_from_db()
     assert dataset.measures == ["AP", "P@5"]

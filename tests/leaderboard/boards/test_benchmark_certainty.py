@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -85,6 +86,23 @@ def test_open_results_are_tested_over_queries_and_every_dataset_has_the_same_wei
     )
     assert "95% CI" in board.summary.headline
     assert any("would hold for other queries on these datasets" in note for note in board.notes)
+
+
+def test_reference_rows_are_not_tested_as_a_ranking() -> None:
+    datasets = [scored_dataset(measures=["nDCG@10"]) for _ in range(6)]
+    _score_all(datasets)
+    benchmark_of(*datasets)
+    for name, run_type in (("Closed book", "closed"), ("Gold evidence", "gold")):
+        system = make_system(name)
+        for number, dataset in enumerate(datasets):
+            values = spread(0.5, number, queries=20 * (number + 1))
+            score_queries(dataset, name, values, system=system, run_type=run_type)
+    assert _analyse(datasets[0]) == 1
+    board = board_of()
+    assert row_of(board, "Best").certainty is not None
+    assert row_of(board, "Gold evidence").certainty is None
+    assert board.summary is not None
+    assert "gold evidence 0.500" in board.summary.text.lower()
 
 
 def test_the_same_results_are_tested_once_and_new_ones_again(scored: list[Dataset]) -> None:
@@ -307,6 +325,8 @@ def test_page_and_exports_show_the_tests(client: Client, scored: list[Dataset]) 
     assert row["intervals"]["delta"]["low"] > 0
     lines = client.get("/benchmarks/all/board.csv").content.decode().splitlines()
     assert "rank low,rank high,separable from next" in lines[0]
+    rows = {row["system"]: row for row in csv.DictReader(lines)}
+    assert re.fullmatch(r"\+0\.\d+ to \+0\.\d+", rows["Second"]["delta-interval"]), "no formula, and no apostrophe"
     assert client.get("/benchmarks/all/?sort=ranks").status_code == 200
     latex = client.get("/benchmarks/all/board.tex?columns=delta-interval").content.decode()
     assert "percentile bootstrap, stratified by dataset, over queries." in latex

@@ -201,6 +201,14 @@ def test_a_board_of_one_kind_has_no_heads_of_blocks(client: Client) -> None:
     load_reported()
     page = text(client, "/datasets/nq/")
     assert list(blocks(page)) == [""]
+    paper = make_source("another paper")
+    first, second = scored_dataset(slug="one"), scored_dataset(slug="two")
+    benchmark_of(first, second)
+    report(first, paper, "whole", ndcg=0.3)
+    report(second, paper, "whole", ndcg=0.4)
+    report(first, paper, "part", ndcg=0.5)
+    incomplete = "1 incomplete row: no comparable result on some of the datasets"
+    assert blocks(text(client, "/benchmarks/all/")) == {"": ["whole"], incomplete: ["part"]}
 
 
 def test_incomplete_rows_are_folded_unless_the_order_or_a_filter_asks_for_them(client: Client) -> None:

@@ -90,6 +90,18 @@ def test_another_view_reads_no_row_again_and_a_publication_those_of_its_dataset_
     assert f'"dataset_id" = {first.pk} ' not in read
 
 
+def test_pages_without_rounds_agreements_or_twins_take_few_queries(client: Client) -> None:
+    dataset = scored_dataset()
+    benchmark_of(dataset)
+    score(dataset, "system", ndcg=0.5)
+    for path, most_queries in ((f"/datasets/{dataset.slug}/", 8), ("/benchmarks/all/", 6)):
+        client.get(path)
+        clear_page_cache()
+        with CaptureQueriesContext(connection) as captured:
+            assert client.get(path).status_code == 200
+        assert len(captured) <= most_queries
+
+
 def test_benchmarks_of_different_papers_share_datasets_and_no_figures() -> None:
     dataset = scored_dataset()
     one, other = make_source("one"), make_source("other")

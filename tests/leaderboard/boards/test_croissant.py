@@ -44,6 +44,7 @@ LAYOUTS: dict[str, dict[str, str | None]] = {
     "no header": {"qrels/test.tsv": BARE},
     "no header, mark": {"qrels/test.tsv": MARK + BARE},
     "trec": {"qrels/test.tsv": None, "qrels.txt": TREC},
+    "subtopics": {"qrels/test.tsv": None, "subtopic-qrels.txt": TREC + "q1 1 d1 0\n"},
     "trec, named .tsv": {"qrels/test.tsv": TREC.replace(" ", "\t")},
     "trec, spaces and windows": {"qrels/test.tsv": TREC.replace(" ", "  ").replace("\n", "\r\n")},
     "some titles": {"corpus.jsonl": UNTITLED.replace('"_id": "d5"', '"_id": "d5", "title": "Title 5"')},

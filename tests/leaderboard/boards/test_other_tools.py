@@ -37,11 +37,11 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     """Judgements and a run over them, with graded and unjudged documents, and no two scores alike."""
     rng = random.Random(7)
     qrels, run = [], []
-    for query in range(30):
+    for query in range(1, 31):
         documents = [f"d{number}" for number in range(200)]
-        qrels += [f"q{query} 0 {each} {rng.randint(0, 3)}\n" for each in rng.sample(documents, 40)]
+        qrels += [f"{query} 0 {each} {rng.randint(0, 3)}\n" for each in rng.sample(documents, 40)]
         ranked = enumerate(rng.sample(documents, 150))
-        run += [f"q{query} Q0 {each} {rank + 1} {1000 - rank} mine\n" for rank, each in ranked]
+        run += [f"{query} Q0 {each} {rank + 1} {1000 - rank} mine\n" for rank, each in ranked]
     (tmp_path / "qrels.txt").write_text("".join(qrels))
     (tmp_path / "run.txt").write_text("".join(run))
     return tmp_path / "qrels.txt", tmp_path / "run.txt"
@@ -52,7 +52,10 @@ def test_ir_measures_finds_the_same_values_under_the_same_names(files: tuple[Pat
 
     others = ("Rprec", "Bpref", "Judged@10", "ERR@20", "IPrec@0.1", "SetP", "SetR", "SetF", "SetAP")
     names = [name for name in (*DEFAULT_MEASURES, *others) if name not in OURS_ALONE]
-    measures = [ir_measures.parse_measure(name) for name in names]
+    providers = [provider for provider in ir_measures.DefaultPipeline.providers if provider.is_available()]
+    measures = list(map(ir_measures.parse_measure, names))
+    measures = [each for each in measures if any(provider.supports(each) for provider in providers)]
+    assert [name for name in names if name not in map(str, measures)] in ([], ["ERR@20"]), "gdeval requires Perl"
     qrels, run = (list(read(str(file))) for read, file in zip(
         (ir_measures.read_trec_qrels, ir_measures.read_trec_run), files, strict=True
     ))  # fmt: skip
@@ -68,8 +71,13 @@ def test_ir_measures_finds_the_same_values_under_the_same_names(files: tuple[Pat
         "--run",
         str(files[1]),
     ]
-    told = subprocess.run([*command, "--measures", ",".join(names)], check=True, capture_output=True, timeout=120)
-    assert theirs == pytest.approx(json.loads(told.stdout)["means"], abs=1e-9)
+    told = subprocess.run(
+        [*command, "--measures", ",".join(map(str, measures))], check=True, capture_output=True, timeout=120
+    )
+    for name, value in json.loads(told.stdout)["means"].items():
+        # gdeval prints five decimals of each query.
+        assert theirs.pop(name) == pytest.approx(value, abs=5e-6 if name == "ERR@20" else 1e-9), name
+    assert not theirs
 
 
 def test_pyterrier_reads_runs_and_has_our_columns(client: Client, files: tuple[Path, Path], db: None) -> None:

@@ -13,6 +13,19 @@ from tests.leaderboard.boards.test_slices import make_sliced_dataset
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
+@pytest.mark.parametrize(("width", "height", "limit"), [(1440, 900, 420), (390, 844, 480)])
+def test_the_first_row_of_a_slice_is_on_the_first_screen(
+    page: Page, tmp_path: Path, width: int, height: int, limit: int
+) -> None:
+    make_sliced_dataset(tmp_path)
+    page.set_viewport_size({"width": width, "height": height})
+    page.goto("/datasets/tiny/?slice=length:short")
+    row = page.locator("#board-part tbody tr:not(.figure-row)").first.bounding_box()
+    assert row is not None
+    assert row["y"] <= limit
+    expect(page.get_by_role("link", name="Remove: 12 short queries (of 15)")).to_be_in_viewport(ratio=1)
+
+
 def test_a_reader_chooses_short_queries_and_returns_to_all(page: Page, tmp_path: Path) -> None:
     make_sliced_dataset(tmp_path)
     page.goto("/datasets/tiny/")

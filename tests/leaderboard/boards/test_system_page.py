@@ -58,7 +58,7 @@ def test_a_system_has_its_mean_rank_and_datasets_on_each_benchmark(client: Clien
         score(dataset, system, ndcg=0.5)
     page = client.get(f"/systems/{system.slug}/").content.decode()
     assert 'href="/benchmarks/both/"' in page
-    assert "Datasets Both 0.500 nDCG@10 2 2/2" in text_of(page)
+    assert "Datasets Both 0.500 nDCG@10 2 of 2 2/2" in text_of(page)
 
 
 def test_the_history_has_dates_and_reasons_and_nothing_private(client: Client) -> None:

@@ -1,10 +1,11 @@
-"""Numbers out of addresses and forms."""
+"""Numbers in URLs and forms, and cells of spreadsheets."""
 
 from __future__ import annotations
 
 import pytest
 
 from leaderboard.core.text.numbers import parse_number
+from leaderboard.core.text.plain import safe_cell
 
 
 @pytest.mark.parametrize(("text", "number"), [
@@ -13,3 +14,13 @@ from leaderboard.core.text.numbers import parse_number
 ])  # fmt: skip
 def test_a_number_is_ascii_digits_that_fit_a_key(text: str, number: int | None) -> None:
     assert parse_number(text) == number
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1+2", "-1-cmd", "+A1", "@sum", "\t1", "+0.1 to =1"])
+def test_cells_that_may_be_formulas_start_with_an_apostrophe(text: str) -> None:
+    assert safe_cell(text) == f"'{text}"
+
+
+@pytest.mark.parametrize("text", ["-0.5", "+0.015 to +0.053", "-0.2 to +0.1", "BM25 + re-ranking", ""])
+def test_numbers_and_intervals_have_no_apostrophe(text: str) -> None:
+    assert safe_cell(text) == text

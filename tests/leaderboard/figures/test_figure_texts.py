@@ -65,9 +65,8 @@ def test_no_name_is_markup_in_any_figure(client: Client, everything: str) -> Non
     named = set()
     for slug, figure in FIGURES.items():
         for query in (f"benchmark=all&x=parameters&dataset={everything}", "benchmark=all&x=parameters"):
-            system = "&system=better" if figure.subjects == ("system",) else ""
             query = query if "x" in figure.choices else query.replace("&x=parameters", "")
-            answer = client.get(f"/figures/{slug}.json?{query}{system}")
+            answer = client.get(f"/figures/{slug}.json?{query}")
             if answer.status_code == 404:
                 continue
             found = answer.json()

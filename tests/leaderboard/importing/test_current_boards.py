@@ -18,9 +18,13 @@ from django.test import Client
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import benchmark_page, dataset_page
 from leaderboard.boards.state import BoardState
+from leaderboard.comparison.leaders import board_cards
+from leaderboard.core.measures import better
 from leaderboard.importing.reported import tables
 from leaderboard.importing.reported.loader import load_reported as load_tables
 from leaderboard.models import Benchmark, Dataset, Entry, System
+from leaderboard.results.publishing.descriptions import refresh_training, system_changed
+from leaderboard.results.values import training_exposure
 from tests.factories import make_user
 from tests.leaderboard.entries import score, scored_dataset
 from tests.reported_boards import load_reported
@@ -138,6 +142,91 @@ def test_models_have_the_metadata_that_mteb_states() -> None:
     assert System.objects.filter(name="voyageai/voyage-3", closed_api=True).exists()
 
 
+#: Dataset of the models in MTEB's repository → names of training data that are the same collection, as pattern.
+TRAINING_NAMES = {
+    "arguana": "arguana.*", "climate-fever": "climate-?fever.*", "cqadupstack": "cqadupstack.*", "fever": "fever.*",
+    "dbpedia-entity": "dbpedia.*", "fiqa": "fiqa.*", "hotpotqa": "hotpotqa.*", "msmarco": "msmarco(?!v2).*",
+    "nfcorpus": "nfcorpus.*", "nq": "nq.*", "quora": "quora.*|qqp", "scidocs": "scidocs.*", "scifact": "scifact.*",
+    "trec-covid": "treccovid.*", "webis-touche2020": "touche2020.*",
+}  # fmt: skip
+
+
+def original(slug: str) -> str:
+    """The dataset of the BEIR paper, or the domain of BRIGHT, that a dataset repeats."""
+    short = slug.removeprefix("nano-").removesuffix("-hard-negatives").removesuffix("-v3").replace("-pro-", "-")
+    renamed = {"climatefever": "climate-fever", "dbpedia": "dbpedia-entity", "fiqa2018": "fiqa"}
+    renamed |= {"quoraretrieval": "quora", "touche2020": "webis-touche2020"}
+    return "cqadupstack" if short.startswith("cqadupstack") else renamed.get(short, short)
+
+
+def training_tasks(model: str) -> set[str]:
+    """Training tasks that a model and the models that it was adapted from declare."""
+    meta = tables.models().get(model, {})
+    return {*(meta.get("training_datasets") or ())} | (
+        training_tasks(meta["adapted_from"]) if "adapted_from" in meta else set()
+    )
+
+
+def test_a_model_is_in_domain_on_its_training_data_in_any_spelling_or_variant_and_on_those_of_its_parent() -> None:
+    load_reported(current=True)
+    entries = Entry.objects.filter(source__key__startswith="mteb-").select_related("system", "dataset")
+    trainings = {(entry.system.name, entry.dataset.slug, entry.source_id): entry.training for entry in entries}
+    for (model, slug, _), training in trainings.items():
+        base = original(slug)
+        pattern = TRAINING_NAMES.get(base, f"{base}retrieval".replace("-", ""))
+        matches = [
+            task
+            for task in training_tasks(model)
+            if re.fullmatch(f"(nano)?({pattern})", task.replace("-", ""), re.IGNORECASE)
+        ]
+        assert (training == "in-domain") == bool(matches), (model, slug, matches)
+    assert len(trainings) > 3_000
+    for name, field in (("mteb-eng-v2", "hotpotqa-hard-negatives"), ("beir-mteb", "hotpotqa")):
+        in_domain = {model for (model, slug, _), kind in trainings.items() if (slug, kind) == (field, "in-domain")}
+        arctic = "Snowflake/snowflake-arctic-embed-l"
+        assert {arctic, "nomic-ai/nomic-embed-text-v1"} <= in_domain
+        rows = {row.entry.system: row for row in board(name).rows}
+        assert {row.entry.system for row in rows.values() if "‡" in row[field].mark} == in_domain & rows.keys()
+        rows = {row.entry.system: row for row in board(name, zero_shot=True).rows}
+        assert not any(rows[model].value(field) for model in in_domain & rows.keys())
+
+
+def test_a_correction_of_training_data_changes_the_marks_of_reported_results(client: Client) -> None:
+    load_reported(current=True)
+    system = System.objects.get(name="thenlper/gte-base", source__key="mteb-results")
+    system.training_declared, system.training_datasets = True, ["Sci-Fact"]
+    system.save()
+    system_changed(system)
+    trainings = dict(system.entries.values_list("dataset__slug", "training"))
+    assert [slug for slug, training in trainings.items() if training == "in-domain"] == ["scifact"]
+    assert "SciFact</a><sup>‡</sup>" in client.get(system.get_absolute_url()).content.decode()
+    system.entries.update(training="zero-shot")  # An earlier version of Runboard matched exact names only.
+    refresh_training()
+    assert dict(system.entries.values_list("dataset__slug", "training")) == trainings
+
+
+@pytest.mark.parametrize(
+    ("trained_on", "slug", "name", "training"),
+    [
+        ("hotpot-qa", "hotpotqa", "HotpotQA", "in-domain"),
+        ("FEVER-HN", "nano-fever", "NanoFEVER", "in-domain"),
+        ("Touche2020-NL", "webis-touche2020-v3", "Touché-2020 v3", "in-domain"),
+        ("MIRACLRetrievalHardNegatives", "miracl-de", "MIRACL: German", "in-domain"),
+        ("cqadupstack-unix", "cqadupstack", "CQADupStack", "in-domain"),
+        ("cqadupstack-unix", "cqadupstack-gaming", "CQADupStack: gaming", "zero-shot"),
+        ("miracl-fa", "miracl-de", "MIRACL: German", "zero-shot"),
+        ("nq", "nq-open", "NQ (open domain)", "zero-shot"),
+        ("BrightBiologyRetrieval", "bright-pro-biology", "BRIGHT-Pro: Biology", "in-domain"),
+        ("BrightBiologyRetrieval", "bright-pony", "BRIGHT: Pony", "zero-shot"),
+    ],
+)
+def test_names_of_training_data_match_the_same_collection_only(
+    trained_on: str, slug: str, name: str, training: str
+) -> None:
+    system = System(training_declared=True, training_datasets=[trained_on])
+    assert training_exposure(system, Dataset(slug=slug, name=name)) == training
+
+
 def test_values_on_other_revisions_of_a_dataset_are_shown_and_not_averaged(client: Client) -> None:
     load_reported(current=True)
     row = next(row for row in board("mteb-eng-v2").rows if row.entry.system == "openai/text-embedding-3-small")
@@ -172,6 +261,30 @@ def test_sources_of_bright_are_ranked_apart(client: Client) -> None:
     assert "115 reported in 8 sources" in " ".join(page.split())
 
 
+def test_the_best_of_one_source_is_never_called_the_best_of_a_board_with_several(client: Client) -> None:
+    load_reported(current=True)
+    whole, other = "Best reported by AQ-MedAI 2025", "INF-X-Retriever reported at 0.634 by "
+    summary = board("bright").summary
+    assert summary is not None
+    assert (summary.label, summary.name) == (whole, "DIVER V2")
+    assert other in summary.text
+    assert "among results of AQ-MedAI 2025" in summary.headline
+    assert client.get("/").content.decode().count(f"{whole}:") == 1
+    for address in ("/benchmarks/", "/benchmarks/bright/"):
+        page = " ".join(client.get(address).content.decode().split())
+        assert re.search(f"{whole}(<i>)?:", page)
+    row = next(row for row in board("bright").rows if row.entry.system == "INF-X-Retriever")
+    page = re.sub(r"<[^>]+>|\s+", " ", client.get(f"/systems/{row.entry.slug}/").content.decode())
+    page = " ".join(page.split())
+    assert re.search(r"1 of \d+ reported by .*2026", page)
+    assert re.search(r"Ranked among : results reported by \S+ \d+", page)
+    for card in (*board_cards().benchmarks, *board_cards().datasets):
+        summary, reported = card.board.summary, [row for row in card.board.rows if row.ranked_in == "reported"]
+        values = {row.ranking: row.value(card.board.sort) or 0.0 for row in reversed(reported)}
+        if summary is not None and summary.label == "Best reported" and better(card.board.measure) != "lower":
+            assert summary.score == max(values.values()), card.about["slug"]
+
+
 def test_what_the_makers_of_a_model_report_is_marked_everywhere(client: Client) -> None:
     load_reported(current=True)
     system = "openbmb/MiniCPM-Embedding"
@@ -186,6 +299,24 @@ def test_what_the_makers_of_a_model_report_is_marked_everywhere(client: Client) 
         assert row["marks"][key] == "†"
     qwen = next(row for row in board("beir-mteb").rows if row.entry.system == "Qwen/Qwen3-Embedding-8B")
     assert not any("†" in cell.mark for cell in qwen.cells.values())
+
+
+def test_results_without_a_revision_of_the_model_are_marked_everywhere(client: Client) -> None:
+    load_reported(current=True)
+    lacking = {
+        (place.dataset, place.system)
+        for row in tables.scores()
+        if (place := row.place).source == "mteb-results" and "no_revision_available" in row.locator
+    }
+    rows = {row.entry.system: row for row in board("beir-mteb").rows}
+    cells = {(key, name) for name, row in rows.items() for key, cell in row.cells.items() if "¶" in cell.mark}
+    columns = {column.key for column in board("beir-mteb").columns}
+    assert len(cells) > 50
+    assert cells == {(slug, name) for slug, name in lacking if name in rows and slug in columns}
+    for address in ("/datasets/scifact/", "/benchmarks/beir-mteb/"):
+        page = client.get(f"{address}?columns=effectiveness").content.decode()
+        assert "¶ revision of the model unknown" in page
+        assert "\\P{}" in client.get(f"{address}board.tex").content.decode()
 
 
 def test_home_and_the_list_lead_with_current_boards(client: Client) -> None:

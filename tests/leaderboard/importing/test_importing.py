@@ -16,6 +16,7 @@ from evaluation.measures.registry import DEFAULT_MEASURES
 from evaluation.runs.score import check_run
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.runs import open_run, store_run
+from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets.qrels import load_qrels, scoring_target
 from leaderboard.importing.collections.importer import ImportResult, import_dataset
 from leaderboard.importing.collections.source import ImportOptions
@@ -98,6 +99,19 @@ def test_negative_grades_are_counted_and_unjudged(tmp_path: Path) -> None:
     assert imported.qrels is not None
     assert imported.qrels.statistics["negative_grades"] == 1
     assert "d4" not in load_qrels(imported.qrels).as_dict()["q2"]
+
+
+DIVERSITY = "q1 1 d1 2\nq1 2 d1 3\nq1 1 d2 1\nq2 1 d3 1\nq2 1 d4 -1\n"
+
+
+@pytest.mark.parametrize("zipped", [False, True], ids=["folder", "zip"])
+def test_judgments_by_subtopic_have_the_highest_grades(tmp_path: Path, zipped: bool) -> None:
+    changes = {"qrels/test.tsv": None, "subtopic-qrels.txt": DIVERSITY}
+    folder = write_zip(tmp_path / "tiny.zip", changes) if zipped else write_folder(tmp_path / "tiny", changes)
+    imported = import_dataset(folder, ImportOptions(slug="tiny", primary="alpha_nDCG@20"))
+    assert imported.qrels is not None
+    assert load_qrels(imported.qrels).as_dict() == {"q1": {"d1": 3, "d2": 1}, "q2": {"d3": 1}}
+    assert path_of(Area.QRELS, imported.qrels.subtopics_sha256).read_text() == DIVERSITY
 
 
 def test_documents_without_text_are_kept(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from django.core.management import CommandError, call_command
 from evaluation.core.problems import InvalidContent, Problem
 from evaluation.judgements.qrels import read_qrels
 from leaderboard.core.audit import acting
+from leaderboard.datasets.qrels import scoring_target
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.source import ZIP_POLICY, ImportOptions
 from leaderboard.importing.collections.twins import NOT_COMPARED, shared_pairs
@@ -137,9 +138,15 @@ def test_hidden_judgements_allow_three_measures_and_none_that_tells_what_is_judg
     (problem,) = problems_of(folder, measures=("AP", "P@10", "RR@10"))
     assert problem.code == "too_many_measures"
     (problem,) = problems_of(folder, measures=("Hole@10",))
-    assert problem.message == "Hole@10 reveals which documents are judged"
+    assert problem.message == "Hole@10 reveals which documents or queries are judged"
     (problem,) = problems_of(folder, primary="Judged@10")
     assert problem.code == "revealing_measure"
+    (problem,) = problems_of(folder, measures=("SearchCalls",))
+    assert problem.message == "SearchCalls reveals which documents or queries are judged"
+    (problem, _) = problems_of(folder, primary="ECE")
+    assert problem.message == (
+        "ECE cannot be the primary measure of a dataset with hidden judgments, because lower values are better"
+    )
 
 
 def test_a_baseline_run_is_checked_before_anything_is_stored(tmp_path: Path) -> None:
@@ -361,6 +368,42 @@ def test_a_measure_that_looks_for_answers_needs_them_and_texts(tmp_path: Path) -
     answers = answers_of({"_id": "q1", "answers": ["one"]}, {"_id": "q2", "answers": ["two"]})
     without_texts = only_problem(tmp_path, {**answers, "corpus.jsonl": None}, primary="Answer@20", runs_only=True)
     assert without_texts.code == "missing_answers"
+
+
+def test_measures_of_answer_runs_need_correct_answers_but_no_texts(tmp_path: Path) -> None:
+    problem = only_problem(tmp_path / "none", {}, primary="EM", measures=("AnswerF1",))
+    assert problem.message == "EM and AnswerF1 cannot be computed, because the dataset lacks correct answers"
+    assert problem.hint == "Import the collection with answers.jsonl, or choose other measures."
+    answers = answers_of({"_id": "q1", "answers": ["one"]}, {"_id": "q2", "answers": ["two"]})
+    ids = {"corpus.jsonl": None, "document-ids.txt": "".join(f"d{number}\n" for number in range(1, 6))}
+    folder = write_folder(tmp_path / "ids", {**answers, **ids})
+    imported = import_dataset(folder, ImportOptions(slug="tiny", primary="EM", runs_only=True))
+    assert imported.dataset.primary_measure == "EM"
+    assert scoring_target(imported.version, qrels=imported.qrels).corpus is None
+
+
+DIVERSITY = "q1 1 d1 2\nq1 2 d1 1\nq1 1 d2 1\nq2 1 d3 1\n"
+
+
+def test_a_measure_over_subtopics_needs_them(tmp_path: Path) -> None:
+    problem = only_problem(tmp_path, {}, primary="alpha_nDCG@20", measures=("NRBP", "R@100"))
+    assert problem.code == "missing_subtopics"
+    assert problem.message.startswith("alpha_nDCG@20 and NRBP cannot be computed, because the dataset lacks judgments")
+
+
+def test_problems_of_judgments_by_subtopic_name_the_file_and_its_lines(tmp_path: Path) -> None:
+    changes = {"qrels/test.tsv": None, "subtopic-qrels.txt": DIVERSITY + "q2 1 d3 1\nq2 2 d3 one\n"}
+    repeated, grade = sorted(problems_of(write_folder(tmp_path, changes)), key=lambda problem: problem.lines)
+    assert repeated.message.startswith("subtopic-qrels.txt: a document judged twice for a subtopic")
+    assert grade.message.startswith("subtopic-qrels.txt: not `query subtopic document grade`")
+    assert (repeated.lines, grade.lines) == ((5,), (6,))
+
+
+def test_diversity_qrels_have_a_name_of_their_own(tmp_path: Path) -> None:
+    repeated = only_problem(tmp_path, {"qrels/test.tsv": None, "qrels.txt": DIVERSITY})
+    assert repeated.hint.endswith("Name judgments by subtopic subtopic-qrels.txt.")
+    ambiguous = problems_of(write_folder(tmp_path, {"subtopic-qrels.txt": DIVERSITY}))[0]
+    assert (ambiguous.code, ambiguous.count) == ("ambiguous_files", 1)
 
 
 def test_a_judged_query_without_an_answer_and_answers_that_never_end_are_one_line_each(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from threading import Barrier, Lock, Thread
@@ -24,8 +25,8 @@ from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.importing.topics import renewal
 from leaderboard.importing.topics.batches import SourceExhausted
-from leaderboard.importing.topics.renewal import renew, request_due_renewals, request_renewal
-from leaderboard.models import Dataset, TopicBatch, TopicSource, User, WorkRequest
+from leaderboard.importing.topics.renewal import RenewalRefused, renew, request_due_renewals, request_renewal
+from leaderboard.models import Benchmark, Dataset, Protection, Round, TopicBatch, TopicSource, User, WorkRequest
 from tests.curating import save
 from tests.factories import make_a_curator, make_dataset, make_topic_source, make_user
 from tests.leaderboard.tiny_collection import HEADER, lines_of
@@ -256,27 +257,94 @@ def test_two_requests_by_stale_rows_create_one_dataset(first_batch: Dataset) -> 
 
 
 def test_a_fault_of_one_rolling_benchmark_does_not_stop_the_schedule_of_the_others(
-    first_batch: Dataset, caplog: pytest.LogCaptureFixture
+    first_batch: Dataset, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_dataset(slug="taken")
-    make_topic_source(name="A broken one", slug="taken")
-    source = make_topic_source(name="B", dataset=first_batch, next_at=NOW)
+    broken = make_topic_source(name="A broken one", slug="broken", dataset=make_dataset(slug="broken"))
+    source = make_topic_source(name="B", dataset=first_batch, next_at=NOW - timedelta(days=2))
+    next_number = renewal._next_number
+    monkeypatch.setattr(renewal, "_next_number", lambda row: 1 // (row.pk - broken.pk) and next_number(row))
     request_due_renewals(timezone.now())
     assert WorkRequest.objects.get(kind=WorkRequest.Kind.RENEW).payload["source"] == source.pk
     assert "in the schedule of A broken one" in caplog.text
+    monkeypatch.undo()
+    page = sign_in().get("/admin/").content.decode()
+    assert "The renewal of B is overdue." in page
+    assert "The renewal of A broken one" not in page, "it is late by seconds only"
+    assert "Next renewal: overdue since " in Client().get("/rolling/rolling/").content.decode()
 
 
-def test_a_taken_slug_is_reported_by_the_form_the_action_and_the_command(first_batch: Dataset) -> None:
+def test_a_first_batch_whose_slug_is_taken_gets_the_next_free_one(first_batch: Dataset) -> None:
     response = submit_source(None, None, generator="packages", slug="first", interval_days="9999999")
-    text = response.content.decode()
-    assert "A dataset has this slug" in text
-    assert "less than or equal to 3650" in text
-    source = make_topic_source(slug="first")
-    fields = {"action": "renew_now", "_selected_action": [source.pk], "confirmed": "yes", "why": "for a test"}
-    response = sign_in().post("/admin/leaderboard/topicsource/", fields, follow=True)
-    assert "A dataset has the slug first." in response.content.decode()
-    with pytest.raises(CommandError, match="A dataset has the slug first"):
-        call_command("renew_topics", "first", by=make_a_curator().email, why="leaked")
+    assert "less than or equal to 3650" in response.content.decode()
+    assert submit_source(None, None, generator="packages", slug="first").status_code == 302
+    source = TopicSource.objects.get()
+    make_dataset(slug="first-2")  # after the rolling benchmark was saved
+    call_command("renew_topics", "first", by=make_a_curator().email, why="for a test", stdout=io.StringIO())
+    source.refresh_from_db()
+    assert source.dataset is not None
+    assert source.dataset.slug == "first-3"
+
+
+def in_a_round(dataset: Dataset) -> None:
+    times = {"opens_at": NOW - timedelta(1), "closes_at": NOW + timedelta(5), "reveals_at": NOW + timedelta(6)}
+    Round.objects.create(slug="spring", name="Spring", dataset=dataset, **times)
+
+
+def in_a_round_of_a_benchmark(dataset: Dataset) -> None:
+    in_a_round(dataset)
+    benchmark = Benchmark.objects.create(slug="all", name="All")
+    benchmark.members.create(dataset=dataset)
+    Round.objects.update(dataset=None, benchmark=benchmark)
+
+
+def in_a_competition(dataset: Dataset) -> None:
+    Dataset.objects.filter(pk=dataset.pk).update(protection=Protection.COMPETITION)
+
+
+@pytest.mark.parametrize(
+    ("use", "reason"),
+    [
+        (in_a_round, "is in the round Spring. Reveal the results of the round first."),
+        (in_a_round_of_a_benchmark, "is in the round Spring. Reveal the results of the round first."),
+        (in_a_competition, "is in a competition. Change its protection to standard first."),
+    ],
+)
+@pytest.mark.parametrize("when", ["before the request", "before the job", "during the import"])
+def test_a_renewal_waits_while_a_batch_to_reveal_is_in_a_round_or_competition(
+    first_batch: Dataset, use: Callable[[Dataset], None], reason: str, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = make_source(first_batch, 2, 3)
+    renew(source, 2)
+    batch = Dataset.objects.get(slug="manual-batch-2")
+    TopicSource.objects.update(next_at=NOW - timedelta(minutes=1))
+    if when == "during the import":
+        import_hidden = renewal._import_hidden
+        monkeypatch.setattr(renewal, "_import_hidden", lambda row, first: (use(batch), import_hidden(row, first))[1])
+    else:
+        use(batch)
+    if when == "before the request":
+        request_due_renewals(NOW)
+        assert not WorkRequest.objects.filter(kind=WorkRequest.Kind.RENEW).exists()
+        with pytest.raises(CommandError, match=reason):
+            call_command("renew_topics", "manual", by=make_a_curator().email, why="leaked")
+        curator = sign_in()
+        fields = {"action": "renew_now", "_selected_action": [source.pk], "confirmed": "yes", "why": "for a test"}
+        assert reason in curator.post("/admin/leaderboard/topicsource/", fields, follow=True).content.decode()
+        assert f"The renewal of Manual waits: Manual, batch 2 {reason}" in curator.get("/admin/").content.decode()
+        assert reason in curator.get(f"/admin/leaderboard/topicsource/{source.pk}/change/").content.decode()
+    else:
+        with pytest.raises(RenewalRefused, match=reason):
+            renew(source, 3)
+    assert hidden_slugs()[0] == "manual-batch-2"
+    assert Client().get("/datasets/manual-batch-2/files/qrels.test.tsv.gz").status_code == 404
+    assert source.batches.get(number=3).started_at is None
+    Round.objects.update(revealed_at=NOW)
+    Dataset.objects.update(protection=Protection.STANDARD)
+    monkeypatch.undo()
+    request_due_renewals(NOW)
+    assert WorkRequest.objects.filter(kind=WorkRequest.Kind.RENEW).count() == 1
+    assert renew(source, 3)
+    assert hidden_slugs() == ["manual-batch-3"]
 
 
 def test_a_batch_whose_slug_is_taken_gets_the_next_free_one(first_batch: Dataset) -> None:

@@ -16,6 +16,7 @@ from django.test import Client
 
 from evaluation.core.problems import InvalidContent
 from evaluation.judgements.answers import read_answers
+from evaluation.judgements.subtopics import read_subtopics
 from leaderboard.admin import importing
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, path_of
@@ -205,8 +206,28 @@ def test_the_halves_share_the_answers_by_their_topics(tmp_path: Path) -> None:
         assert set(read_answers(path_of(Area.QRELS, qrels.answers_sha256))) == judged(slug)
 
 
+def test_the_halves_share_the_subtopics_by_their_topics(tmp_path: Path) -> None:
+    _, relevant = topics(0, 48)
+    pairs = [line.split()[:2] for line in relevant.splitlines()]
+    lines = [f"{query} {subtopic} {document} 1\n" for query, document in pairs for subtopic in "12"]
+    files = {name: text for name, text in collection().items() if name != "qrels/test.tsv"}
+    draw(
+        write_folder(tmp_path, {**files, "qrels/test.tsv": None, "subtopic-qrels.txt": "".join(lines)}), primary="NRBP"
+    )
+    for slug in ("toy", "toy-hidden"):
+        qrels = Dataset.objects.get(slug=slug).current_qrels
+        assert qrels is not None
+        subtopics = read_subtopics(path_of(Area.QRELS, qrels.subtopics_sha256))
+        assert {query.decode() for query in subtopics} == judged(slug)
+
+
 @pytest.mark.parametrize(
-    ("primary", "told"), [("Foo@3", "'Foo@3' is not a known measure"), ("Answer@20", "the dataset lacks answers")]
+    ("primary", "told"),
+    [
+        ("Foo@3", "'Foo@3' is not a known measure"),
+        ("Answer@20", "the dataset lacks answers"),
+        ("NRBP", "lacks judgments by subtopic"),
+    ],
 )
 def test_a_draw_by_a_measure_that_cannot_be_computed_is_refused(primary: str, told: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidContent, match=told):

@@ -129,8 +129,8 @@ def test_boards_have_it_as_columns_that_are_off_a_facet_and_a_chip(
         page = page_text(client, dataset)
         assert page.count(">significant gap</a>") == 1
         assert "/docs/contamination/" in page
-    assert "Board on the hidden half" in page_text(client, public)
-    assert "Board on the open half" in page_text(client, hidden)
+    assert "Hidden half</a>" in page_text(client, public)
+    assert "Open half</a>" in page_text(client, hidden)
     chosen = client.get("/datasets/public/?columns=gap&columns=gap-interval&sort=gap").content.decode()
     assert "+0.200<" in chosen
 

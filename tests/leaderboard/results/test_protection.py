@@ -29,7 +29,7 @@ from leaderboard.models import (
     User,
     WorkRequest,
 )
-from leaderboard.results.protection import evaluate_parts, get_policy
+from leaderboard.results.protection import coarse_step, evaluate_parts, get_policy
 from leaderboard.results.publishing.protection import (
     CannotProtect,
     CannotReveal,
@@ -367,3 +367,9 @@ def test_an_import_names_the_policy_of_a_new_dataset_and_changes_none(tmp_path: 
     assert codes(protection="standard") == ["protection_changed"]
     again = import_dataset(source, ImportOptions(slug="tiny"))
     assert again.dataset.protection == "competition"
+
+
+def test_secondary_measures_beside_a_measure_of_answers_have_coarser_steps() -> None:
+    steps = [coarse_step(name, competition=False) for name in ("nDCG@10", "EM", "AnswerF1", "a measure of a paper")]
+    assert steps == [0.02, 0.1, 0.1, 0.02]
+    assert coarse_step("EM", competition=True) == 0.02

@@ -69,6 +69,22 @@ def test_the_page_says_what_was_done(client: Client, board: Dataset) -> None:
     assert cells(shown(board), "Last")["delta-interval"].startswith("−0.2")
 
 
+def test_few_queries_are_tested_with_all_sign_patterns(client: Client) -> None:
+    dataset = scored_dataset(measures=["nDCG@10"])
+    score_queries(dataset, "BM25", spread(0.4, 1, queries=7), baseline=True)
+    score_queries(dataset, "First", spread(0.6, 2, queries=7))
+    compute_certainty(dataset)
+    page = page_text(client, dataset)
+    assert "p vs BM25: two-sided paired randomization test by query, all 128 sign patterns, not corrected." in page
+    assert "step-down, all 128 sign patterns, level 0.05" in page
+    assert "Hoeffding" not in page
+    data = client.get(f"/datasets/{dataset.slug}/board.json").json()
+    assert (data["certainty"]["permutations"], data["certainty"]["pairs_permutations"]) == (128, 128)
+    (certainty,) = (row["certainty"] for row in data["rows"] if row["system"] == "First")
+    assert certainty["p_baseline"] == 2 / 2**7
+    assert not certainty["p_baseline_is_bound"]
+
+
 def test_no_two_columns_of_a_board_have_one_head(board: Dataset) -> None:
     compute_certainty(board)
     labels = [column.label for column in shown(board).columns]

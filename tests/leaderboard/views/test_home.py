@@ -38,7 +38,7 @@ def test_a_card_names_the_leader_its_lead_and_the_last_change(client: Client) ->
     today = f"{timezone.now():%-d %b %Y}"
     assert f"Quokkas Open judgments · 2 systems Best: Leader 0.500 nDCG@10 +25.0% vs BM25 Updated {today}" in page
     assert "All of them 1 dataset · 2 systems Best: Leader 0.500 nDCG@10 +25.0% vs BM25" in page
-    assert "Quokkas Leader leads BM25 by 25%. Δ nDCG@10 from BM25" in page
+    assert "Quokkas Leader (uploaded) leads BM25 by 25%. Δ nDCG@10 from BM25" in page
     assert "private" not in page
 
 
@@ -68,6 +68,9 @@ def test_the_board_with_most_systems_is_drawn_beside_the_headline(client: Client
     (plot,) = re.findall(r'<svg class="forest-plot".*?</figure>', page)
     assert re.findall('class="forest-name" title="(.*?)"', plot) == ["best on Large", "other 0", "BM25"]
     assert page.index("<h1>") < page.index(plot) < page.index("card-list")
+    load_reported()
+    clear_page_cache()
+    assert '<section class="hero-board"><h2><a href="/benchmarks/' in client.get("/").content.decode()
 
 
 def test_home_has_one_row_of_boards_changed_last(client: Client) -> None:

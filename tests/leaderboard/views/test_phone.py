@@ -148,16 +148,20 @@ def test_a_browser_knows_every_feature_of_the_policy(page: Page) -> None:
     assert messages == []
 
 
-@pytest.mark.parametrize(("systems", "scrolls"), [(40, False), (41, True)])
-def test_only_a_long_board_scrolls_by_itself(page: Page, systems: int, scrolls: bool) -> None:
+@pytest.mark.parametrize(("systems", "width", "scrolls"), [(40, 1024, False), (41, 1024, True), (41, 1440, False)])
+def test_a_long_board_scrolls_by_itself_only_in_small_windows(
+    page: Page, systems: int, width: int, scrolls: bool
+) -> None:
     dataset = scored_dataset(slug="demo", name="Demo")
     for number in range(systems):
         score(dataset, f"System {number}", ndcg=number / 100)
+    page.set_viewport_size({"width": width, "height": 900})
     page.goto("/datasets/demo/")
-    inner, whole = page.locator(".board-scroll").first.evaluate(
-        "element => [element.clientHeight, element.scrollHeight]"
-    )
+    inner, whole = page.locator("#board-table").evaluate("element => [element.clientHeight, element.scrollHeight]")
     assert (inner < whole) == scrolls
+    if systems > 40:
+        page.locator("#board-table tbody tr").nth(30).scroll_into_view_if_needed()
+        expect(page.locator("#board-table thead th").last).to_be_in_viewport(ratio=1)
 
 
 def test_rows_of_a_comparison_are_blocks_with_the_names_of_the_systems(phone: Page) -> None:

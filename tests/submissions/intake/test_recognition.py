@@ -56,6 +56,18 @@ def test_other_forms_are_recognized_and_scored_as_the_same_ranking(demo: Dataset
     assert evaluation.means["nDCG@10"] == pytest.approx((2 / log2(3)) / (2 + 1 / log2(3)))
 
 
+@pytest.mark.parametrize("citations", [[], ["d1"]])
+def test_answers_go_where_their_ids_are(demo: Dataset, api: Api, citations: list[str]) -> None:
+    """Answers without citations have only query ids, so most of them must be the dataset's."""
+    lines = [json.dumps({"query_id": query, "answer": "x", "citations": citations}) + "\n" for query in QUERIES]
+    sent = api.submit(dataset=None, file=upload("".join(lines), "whatever.jsonl"))
+    assert sent.status == 201, sent.body
+    assert sent.body["jobs"][0]["dataset"] == "demo"
+    other = "".join(lines).replace('"query_id": "', '"query_id": "other-')
+    refused = api.submit(dataset=None, system="Another", file=upload(other, "whatever.jsonl"))
+    assert refused.body["code"] == "unknown_dataset"
+
+
 def test_ids_of_several_datasets_and_of_none_are_refused_with_what_to_say(
     demo: Dataset, twin: Dataset, api: Api
 ) -> None:

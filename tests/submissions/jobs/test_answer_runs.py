@@ -8,12 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
 
 from leaderboard.core.audit import acting
-from leaderboard.models import Entry
+from leaderboard.models import Entry, Run
+from leaderboard.results.publishing.protection import request_change
+from leaderboard.results.publishing.publication import publish_due
 from leaderboard.results.publishing.visibility import name_baseline
-from submissions.models import Flag
+from submissions.models import Flag, Submission
+from submissions.queue.queue import create_requested_jobs
+from tests.factories import make_user
 from tests.submissions.answer_collections import ANSWERS, SLUG, answer_run, import_capitals
 from tests.submissions.clients import Api
 from tests.submissions.workers import work
@@ -109,6 +114,27 @@ def test_all_problems_of_an_answer_run_are_told_with_their_lines(tmp_path: Path,
     }
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"query_id": "q5", "answer": "\\ud800"}',
+        '{"query_id": "q5", "answer": "x", "answer": "y"}',
+        '{"query_id": "q5", "answer": "x", "citations": ["a\\u0000b"]}',
+        '{"query_id": "q5", "answer": "x", "cost": Infinity}',
+        '{"query_id": "q5", "answer": "x", "z": ' + "[" * 50_000 + "]" * 50_000 + "}",
+        '{"query_id": "q5", "retrieved_docids": 7, "result": [{"type": "output_text", "output": "x"}]}',
+    ],
+)
+def test_hostile_answers_are_refused_and_stored_nowhere(line: str, tmp_path: Path, api: Api) -> None:
+    import_capitals(tmp_path)
+    runs = set(Run.objects.values_list("sha256", flat=True))
+    refused = api.submit(b"".join(answer_run().splitlines(keepends=True)[:5]) + line.encode(), dataset=SLUG)
+    assert (refused.status, refused.body["code"]) == (400, "invalid_run")
+    assert [problem["lines"] for file in refused.body["files"] for problem in file["problems"]] == [[6]]
+    assert set(Run.objects.values_list("sha256", flat=True)) == runs
+    assert not Submission.objects.exists()
+
+
 def test_unknown_citations_and_queries_name_the_lines_of_the_responses(tmp_path: Path, api: Api) -> None:
     import_capitals(tmp_path)
     run = answer_run({"q4": {"citations": ["absent"], "query_id": "q4"}}) + b'{"query_id": "zz", "answer": "x"}\n'
@@ -148,6 +174,29 @@ def test_hidden_answers_are_scored_and_shown_nowhere(tmp_path: Path, api: Api, c
     for address in (f"/datasets/{SLUG}/", f"/submissions/{body['id']}/", f"/datasets/{SLUG}/board.json"):
         page = client.get(address).content.decode()
         assert not any(f">{answer}<" in page or f'"{answer}"' in page for answer in ("Paris", "Oslo", "Lima"))
+
+
+def test_a_competition_of_answers_waits_for_a_baseline_with_answers(tmp_path: Path, api: Api) -> None:
+    dataset = import_capitals(tmp_path, hidden=True).dataset
+    assert dataset is not None
+    submit(Api(make_user("Carol", is_superuser=True)), answer_run(answer="?"), system="Floor")
+    floor = Entry.objects.get(is_baseline=False)
+    with acting(None, "a competition"):
+        request_change(dataset, competition=True, share=0.5, although_told=True)
+    create_requested_jobs()
+    work()
+    agent = Entry.objects.get(submission_reference=submit(api, answer_run(), system="Agent")["id"])
+    assert agent.visibility == Entry.Visibility.HELD
+    call_command("name_baseline", str(floor.pk), by=floor.submitter.email, why="a floor")
+    assert publish_due() == 1
+    agent.refresh_from_db()
+    assert agent.scores == {"EM": 1}
+
+
+def test_other_measures_of_hidden_answers_are_published_in_coarse_steps(tmp_path: Path, api: Api) -> None:
+    import_capitals(tmp_path, hidden=True, measures=("AnswerF1",))
+    submit(api, answer_run({"q0": {"answer": "?"}}))
+    assert Entry.objects.get(is_baseline=False).scores == {"EM": 0.833, "AnswerF1": 0.8}
 
 
 def test_probes_of_hidden_answers_are_flagged(tmp_path: Path, api: Api) -> None:
@@ -190,7 +239,7 @@ def test_figures_draw_quality_against_stated_costs(tmp_path: Path, api: Api, cli
     assert figure.status_code == 200
     page = figure.content.decode()
     assert "Search calls per query" in page
-    assert "As stated in the runs" in page
+    assert "Stated in the runs" in page
 
 
 def test_query_pages_show_answers_side_by_side(tmp_path: Path, api: Api, client: Client) -> None:
@@ -202,6 +251,6 @@ def test_query_pages_show_answers_side_by_side(tmp_path: Path, api: Api, client:
     assert "<b>Rome</b> · <b>Roma</b>" in " ".join(page.split())
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "<script>alert" not in page
-    assert "confidence 0.25" in page
+    assert "Confidence: 0.25" in page
     assert page.count("word ") < 200
     assert client.get(f"/datasets/{SLUG}/queries/q9/").status_code == 404

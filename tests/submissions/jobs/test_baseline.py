@@ -33,14 +33,17 @@ QUERIES = {"t1": "common word", "t2": "common text", "t3": "common words of trai
 JUDGED = "t1\td1\t1\n"
 
 
-def make_baseline(folder: Path, slug: str = "small", **options: Any) -> ImportResult:
+def make_baseline(
+    folder: Path, slug: str = "small", qrels: tuple[str, str] | None = None, **options: Any
+) -> ImportResult:
     """A collection whose every document holds a word of every query, published by a worker."""
     (folder / "qrels").mkdir(parents=True)
     rows = [{"_id": f"d{n}", "title": f"word {n}", "text": "common " * n} for n in range(1, DOCUMENTS + 1)]
     (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     queries = [{"_id": name, "text": text} for name, text in QUERIES.items()]
     (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
-    (folder / "qrels" / "test.tsv").write_text(HEADER + JUDGED)
+    name, judged = qrels or ("qrels/test.tsv", HEADER + JUDGED)
+    (folder / name).write_text(judged)
     (folder / "qrels" / "train.tsv").write_text(HEADER + "t3\td2\t1\n")
     imported = import_dataset(folder, ImportOptions(slug=slug, **options))
     create_requested_jobs()

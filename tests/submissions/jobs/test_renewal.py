@@ -18,7 +18,7 @@ from leaderboard.boards.topic_sources import rolling_benchmark_page
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets.qrels import load_qrels
 from leaderboard.importing.topics.code_search import Function
-from leaderboard.importing.topics.renewal import renew, request_due_renewals, request_renewal
+from leaderboard.importing.topics.renewal import RenewalRefused, renew, request_due_renewals, request_renewal
 from leaderboard.models import Dataset, Entry, TopicSource
 from leaderboard.results.publishing.visibility import quarantine, unpublish
 from leaderboard.results.significance.computing import request_missing_certainty
@@ -127,6 +127,8 @@ def test_two_renewals_reveal_batches_and_show_which_model_was_trained_on_one(
     trained, control = (table.get_by_role("row", name=name) for name in ("Trained", "Control"))
     expect(trained.get_by_text("significant gap")).to_be_visible()
     expect(control.get_by_text("significant gap")).to_have_count(0)
+    expect(trained.locator(".up")).to_have_count(1)
+    expect(control.locator(".up")).to_have_count(0)
     rows = rolling_benchmark_page(source)["rows"]
     gaps = {row.name: [result.gap if result else None for result in row.results] for row in rows}
     on_first, on_second, on_third, on_hidden = gaps["Trained"]
@@ -140,6 +142,8 @@ def test_two_renewals_reveal_batches_and_show_which_model_was_trained_on_one(
     assert not Axe().run(page).response["violations"]
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    batches = page.get_by_role("region", name="Batches")
+    assert batches.evaluate("element => element.scrollWidth <= element.clientWidth")
     page.goto("/datasets/docs-batch-3/")
     page.get_by_role("link", name="Rolling benchmark").click()
     expect(page.get_by_role("heading", level=1, name="Docs")).to_be_visible()
@@ -176,6 +180,21 @@ def test_removed_results_and_late_submissions_are_not_repeated_but_running_ones_
     dispatch_and_work()
     assert systems_on(source, 1) == ["BM25", "Good", "Late", "Quarantined", "Running", "Unpublished"]
     assert systems_on(source, 3) == ["BM25", "Good", "Running"]
+
+
+def test_a_job_of_a_renewal_that_is_refused_ends_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = make_topic_source(dataset=make_dataset())
+
+    def refuse(source: TopicSource, number: int) -> bool:
+        raise RenewalRefused("Rolling, batch 2 is in a competition.")
+
+    monkeypatch.setattr("submissions.jobs.kinds.renewal.renew", refuse)
+    request_renewal(source)
+    dispatch_and_work()
+    assert "is in a competition." in Job.objects.get().log
+    source.refresh_from_db()
+    assert source.enabled
+    assert source.is_overdue
 
 
 def test_one_job_starts_a_batch_and_curators_see_a_failed_one() -> None:

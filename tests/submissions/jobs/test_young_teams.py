@@ -19,7 +19,7 @@ from submissions.accounts.approval import withdraw_approval
 from submissions.notifications.events import finished_submissions
 from tests.factories import make_a_curator, make_user, team_of
 from tests.submissions.clients import Api
-from tests.submissions.collections import JUDGED, QUERIES, make_collection
+from tests.submissions.collections import JUDGED, QUERIES, add_baseline, make_collection
 from tests.submissions.workers import work
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
@@ -114,7 +114,7 @@ def test_a_team_with_many_results_takes_turns_with_others(
 ) -> None:
     alice, bob, carol = (member(name, clock) for name in ("Alice", "Bob", "Carol"))
     send(carol, JUDGED[:1])
-    first, further = send(alice, JUDGED[:2]), send(alice, JUDGED[:8], "b")
+    first, further = send(alice, JUDGED[:2]), send(alice, JUDGED, "b")
     last = send(bob, JUDGED[:5])
     settings.YOUNG_TEAM_READINGS = 2
     clock[0] += timedelta(days=1)
@@ -122,7 +122,7 @@ def test_a_team_with_many_results_takes_turns_with_others(
     assert (told(alice, first), told(bob, last)) == ({"nDCG@10": 0.2}, {"nDCG@10": 0.5})
     clock[0] += timedelta(days=1)
     assert publish_due() == 1
-    assert told(alice, further) == {"nDCG@10": 0.8}
+    assert told(alice, further) == {"nDCG@10": 1.0}
 
 
 def test_a_further_result_is_told_where_it_is_far_better_and_else_not_even_when_the_team_is_young_no_longer(
@@ -143,6 +143,19 @@ def test_a_further_result_is_told_where_it_is_far_better_and_else_not_even_when_
     again = alice.submit(run_of(JUDGED[:1], "b"), dataset="contest", system=f"{alice.user} b", configuration="2")
     work()
     assert told(alice, again.body["id"]) == {"nDCG@10": 0.1}
+
+
+def test_a_further_result_has_to_improve_on_the_baseline(
+    hidden: Dataset, clock: list[datetime], settings: Any, tmp_path: Path
+) -> None:
+    """Otherwise a team could begin with no relevant documents and read a score off each part that it adds."""
+    settings.YOUNG_TEAM_READINGS = 10
+    add_baseline(hidden, tmp_path, text=run_of(JUDGED[:8], "bm25"))
+    alice = member("Alice", clock)
+    assert told(alice, send(alice, [])) == {"nDCG@10": 0.0}
+    further = send(alice, JUDGED[:9], "b")
+    assert "No significant change" in alice.get(f"submissions/{further}/").body["jobs"][0]["meaning"]
+    assert Entry.objects.get(submission_reference=further).scores == {}
 
 
 def test_teams_that_nobody_approved_count_as_one_until_they_are(
