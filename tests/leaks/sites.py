@@ -124,7 +124,7 @@ def make_two_sites(folder: Path) -> TwoSites:
 
 def make_two_answer_sites(folder: Path) -> TwoSites:
     """Return two sites with a hidden dataset with correct answers, and a person, without results."""
-    dataset = make_collection(folder, SLUG, hidden=True, measures=["EM", "AnswerF1", "ECE"], primary_measure="EM")
+    dataset = make_collection(folder, SLUG, hidden=True, measures=["EM", "AnswerF1", "AnswerIn"], primary_measure="EM")
     Dataset.objects.filter(pk=dataset.pk).update(daily_quota=None, monthly_quota=None)
     corpus = folder / "corpus.jsonl"
     corpus.write_text(json.dumps({"_id": "d1", "title": "", "text": "words"}) + "\n")

@@ -188,7 +188,7 @@ def contest(logged: pytest.LogCaptureFixture, submitter: User, tmp_path: Path) -
 @pytest.fixture
 def quiz(logged: pytest.LogCaptureFixture, submitter: User, tmp_path: Path) -> Dataset:
     """A hidden dataset with correct answers, three answer runs, and a rejected one."""
-    dataset = bring(tmp_path, QUIZ, primary="EM", measures=("AnswerF1", "ECE"))
+    dataset = bring(tmp_path, QUIZ, primary="EM", measures=("AnswerF1", "AnswerIn"))
     api = Api(submitter)
     for wrong in (3, 4, 5):
         send(api, QUIZ, answer_run(wrong, confidence=0.07, search_calls=0.3), system=f"Agent {wrong}")
