@@ -58,11 +58,10 @@ def normalize_answer(text: str) -> list[str]:
     return _ARTICLES.sub(" ", text.lower().translate(_WITHOUT_PUNCTUATION)).split()
 
 
-def token_f1(answer: str, correct: str) -> float:
-    """Return the harmonic mean of precision and recall of the words of an answer."""
-    words, correct_words = Counter(normalize_answer(answer)), Counter(normalize_answer(correct))
-    common = (words & correct_words).total()
-    return 2 * common / (words.total() + correct_words.total()) if common else 0.0
+def token_f1(words: Sequence[str], correct_words: Sequence[str]) -> float:
+    """Return the harmonic mean of precision and recall of the normalized words of an answer."""
+    common = (Counter(words) & Counter(correct_words)).total()
+    return 2 * common / (len(words) + len(correct_words)) if common else 0.0
 
 
 def score_responses(
@@ -109,9 +108,9 @@ def _compare(answer: str, correct: Answers, search: PatternSearch) -> tuple[floa
         matches = (search.search(pattern, text, correct.line) for pattern in correct.patterns)
         exact = any(match is not None and match.span() == (0, len(text)) for match in matches)
         return float(exact), float(exact), float(contained)
-    words = normalize_answer(answer)
-    exact = any(words == normalize_answer(text) for text in correct.texts)
-    return float(exact), max((token_f1(answer, text) for text in correct.texts), default=0.0), float(contained)
+    words, correct_words = normalize_answer(answer), [normalize_answer(text) for text in correct.texts]
+    f1 = max((token_f1(words, each) for each in correct_words), default=0.0)
+    return float(words in correct_words), f1, float(contained)
 
 
 def calibration_gaps(confidences: Values, is_correct: Values) -> Values:

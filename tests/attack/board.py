@@ -195,7 +195,7 @@ def secret(number: int) -> bytes:
 
 
 def public_part(totals: NDArray[np.int64], share: float, split: int) -> NDArray[np.bool_]:
-    """Which queries, with these numbers of relevant documents, are public in this split, shape (QUERIES,)."""
+    """Return whether each query is public in a split, for queries with these numbers of relevant documents."""
     relevant = {f"q{query}": int(total) for query, total in enumerate(totals)}
     drawn = draw_parts(relevant, share, QueryParts(secret(split), {}))
     return drawn.mask(list(relevant))
