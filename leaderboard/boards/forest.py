@@ -18,7 +18,7 @@ from leaderboard.core.text.numbers import signed
 
 #: Maximum number of systems, so that the table's first row remains on the first screen.
 MAX_ROWS = 7
-_ROW_HEIGHT = 17
+_ROW_HEIGHT = 16
 #: Horizontal range of the plot, in percent; names are to the left, differences to the right.
 _LEFT, _RIGHT = 42.0, 84.0
 #: Distance in percent between a name and the first mark of its row.
@@ -44,8 +44,8 @@ class ForestRow(NamedTuple):
     is_lost: bool = False
 
 
-def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str) -> SafeString:
-    """Return a figure of the differences in `measure` as HTML; empty without rows."""
+def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str, total: int = 0) -> SafeString:
+    """Return a figure of the differences in `measure` as HTML; empty without rows. It says if `total` is larger."""
     if not rows:
         return SafeString("")
     ends = [0.0, *(end for row in rows for end in (row.difference, *(row.interval or ())))]
@@ -75,6 +75,7 @@ def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str) -> SafeS
         "baseline": baseline,
         "has_intervals": any(row.interval is not None for row in rows),
         "key": [entry for entry in key if entry[0] in roles],
+        "total": total if total > len(rows) else 0,
         "has_lost": any(row.is_lost for row in rows),
         "bottom": _ROW_HEIGHT * len(rows),
         "zero": position(0.0),

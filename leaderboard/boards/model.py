@@ -262,7 +262,7 @@ def rank_label(rank: int | None, ranked_in: str) -> str:
 
 
 class Part(NamedTuple):
-    """A statement of a summary: its label, its text, and a `detail` that follows in parentheses.
+    """A statement of a summary: its label with a `note`, its text, and a `detail`, the last two in parentheses.
 
     `state` is `up` for a significant lead, `ns` for one that is not significant, `warn` for a doubt, and else empty.
     """
@@ -271,10 +271,12 @@ class Part(NamedTuple):
     text: str
     state: str = ""
     detail: str = ""
+    note: str = ""
 
     @property
     def sentence(self) -> str:
-        return f"{self.label}: {self.text}{f' ({self.detail})' if self.detail else ''}."
+        label = f"{self.label} ({self.note})" if self.note else self.label
+        return f"{label}: {self.text}{f' ({self.detail})' if self.detail else ''}."
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,13 +58,12 @@ _REFERENCES = {"closed": gettext_lazy("closed book"), "gold": gettext_lazy("gold
 def summarize_dataset(board: Board, facts: DatasetFacts, *, is_filtered: bool) -> Summary | None:
     """Return the summary of a dataset's board, with the access, origin, and density of the judgments."""
     judges = _("judged by %(judges)s") % {"judges": ", ".join(facts.judges)} if facts.judges else ""
-    density = _("%(number).1f relevant per query")
-    relevant = density % {"number": facts.relevant_per_query} if facts.relevant_per_query else ""
-    access = _("hidden") if facts.hidden else _("open")
-    origin = f"{access} ({facts.source})" if facts.source else access
     if not facts.source and not judges:
         judges = _("judges not stated")
-    judgments = ", ".join(filter(None, [origin, judges, relevant]))
+    density = _("%(number).1f relevant per query")
+    relevant = density % {"number": facts.relevant_per_query} if facts.relevant_per_query else ""
+    access = ", ".join(filter(None, [_("hidden") if facts.hidden else _("open"), judges]))
+    judgments = Part(_("Judgments"), access, detail=", ".join(filter(None, [facts.source, relevant])))
     leader = _find_leader(board, board.measure)
     return leader.summary(board.measure, "relative", judgments, is_filtered=is_filtered) if leader else None
 
@@ -113,7 +112,7 @@ class _Leader:
     statement: Statement
     names: Counter[str]
 
-    def summary(self, measure: str, relative: str, judgments: str = "", *, is_filtered: bool) -> Summary:
+    def summary(self, measure: str, relative: str, judgments: Part | None = None, *, is_filtered: bool) -> Summary:
         """Return the board's summary, with a statement on the `judgments` if the best system was scored on them.
 
         See `summarize` for the other arguments.
@@ -137,11 +136,10 @@ class _Leader:
         elif board.statements.published is not None:
             parts.append(Part(_("Unjudged documents"), _("not reported, because the judgments are hidden")))
         elif is_reported:
-            parts.append(
-                Part(_("Judgments"), _("of the collection; without runs, unjudged documents cannot be checked"))
-            )
+            origin = _("public; scores copied from %(source)s, not recomputed here") % {"source": best.value("by")}
+            parts.append(Part(_("Judgments"), origin))
         if judgments and not is_reported:
-            parts.append(Part(_("Judgments"), judgments))
+            parts.append(judgments)
         if texts := [
             f"{_REFERENCES[row.entry.run_type]} {format_value(_number(row, self.key), 3)}" for row in self._references()
         ]:
@@ -152,7 +150,8 @@ class _Leader:
             label = _("Best reported by %s") % ranking_source(best)
         if is_filtered and total > 1:
             label = _("%(label)s of all %(total)d systems") % {"label": label, "total": total}
-        details = ", ".join(filter(None, [best.entry.team or "", _("challenged") if best.entry.challenged else ""]))
+        marks = [_("manual")] * (best.entry.run_type == "manual") + [_("challenged")] * best.entry.challenged
+        details = ", ".join(filter(None, [best.entry.team, *marks]))
         return Summary(
             label,
             _name(best, self.names),
@@ -169,7 +168,7 @@ class _Leader:
             exceeds_bound,
             baseline is not None,
             self._headline(ratio, measure, baseline),
-            draw_forest(list(self._forest_rows()), measure, board.baseline),
+            draw_forest(list(self._forest_rows()), measure, board.baseline, len(rows)),
             self._origin(reported),
             best.entry.missing_queries or 0,
         )
@@ -206,12 +205,14 @@ class _Leader:
         """Return the provenance of the best score, with a note on results that are not ranked with it."""
         if self.best.ranked_in != REPORTED:
             origin = _("uploaded") if self.best.entry.provenance == SCORED else _("run by Runboard")
+            if self.best.entry.missing_queries == 0 and not self.board.views:
+                origin = _("%(origin)s, results for all queries") % {"origin": origin}
             if reported is None:
                 return origin
             score = format_value(_number(reported, self.key), 3)
             facts = {"origin": origin, "name": _name(reported, self.names), "score": score}
             return _("%(origin)s; %(name)s reported at %(score)s") % facts
-        origin = ranking_source(self.best)
+        origin = ranking_source(self.best) if self._has_other_rankings else str(self.best.value("by"))
         if reported is not None:
             facts = {"name": _name(reported, self.names), "score": format_value(_number(reported, self.key), 3)}
             facts |= {"origin": origin, "source": ranking_source(reported)}
@@ -250,14 +251,19 @@ class _Leader:
             lead = ties if self.best.entry.is_baseline or not relative else f"{ties}, {lead}"
         if not self.board.statements.tied_with_best(self.board.measure) or len(self.rows) < 2:
             return lead
-        if not self.tied:
-            return _("%(lead)s; every other system can be separated from it") % {"lead": lead}
-        count = len(self.tied)
-        ties = ngettext(
-            "%(lead)s; %(count)s system cannot be separated from it",
-            "%(lead)s; %(count)s systems cannot be separated from it",
-            count,
-        )
+        count = len(self.tied) or len(self.rows) - 1
+        if self.tied:
+            ties = ngettext(
+                "%(lead)s; %(count)s system cannot be separated from it",
+                "%(lead)s; %(count)s systems cannot be separated from it",
+                count,
+            )
+        else:
+            ties = ngettext(
+                "%(lead)s; the other ranked system can be separated from it",
+                "%(lead)s; all %(count)s other ranked systems can be separated from it",
+                count,
+            )
         return ties % {"lead": lead, "count": apnumber(count)}
 
     def _lead_certainty(self, relative: float) -> str:
@@ -324,12 +330,12 @@ class _Leader:
         if relative is None and delta is None:
             return Part(_("Lead"), _("no baseline to compare with"))
         is_own_bm25 = self.baseline is not None and self.baseline.entry.slug == BM25.slug
-        label = _("vs %(baseline)s") % {"baseline": f"{BM25.name} ({BM25_SETTINGS})" if is_own_bm25 else board.baseline}
+        label, note = _("vs %(baseline)s") % {"baseline": board.baseline}, BM25_SETTINGS if is_own_bm25 else ""
         # A baseline that scores 0 has a difference but no ratio.
         lead = signed(delta, 3) if relative is None else signed_percent(relative)
         if statement.better is None:
             is_tested_kind = not board.views and best.ranked_in != REPORTED
-            return Part(label, lead if is_tested_kind else _("%(lead)s, not tested") % {"lead": lead})
+            return Part(label, lead if is_tested_kind else _("%(lead)s, not tested") % {"lead": lead}, note=note)
         if tied_baseline is not None:
             verdict = _("better than %(baseline)s when tested alone") % {"baseline": board.baseline}
         else:
@@ -352,26 +358,27 @@ class _Leader:
                 detail = _("%(detail)s; not separable: %(pairs)s") % facts
             else:
                 detail = _("%(detail)s; not separable: p %(p)s with %(pairs)s") % {**facts, "p": p_text(p)}
-        return Part(label, text, state, detail)
+        return Part(label, text, state, detail, note)
 
     def _ties(self) -> str:
-        """Return the systems not separable from the best: as many names as fit, and the number of others."""
+        """Return the systems not separable from the best: their names, or their number or ranks if they do not fit."""
         tied = self.tied
         if not tied:
-            return _("none")
-        mark = _("%(name)s (baseline)")
-        names = [(_name(row, self.names), row.entry.is_baseline) for row in tied]
-        tied_names = [mark % {"name": name} if is_baseline else name for name, is_baseline in names]
+            return _("none of %(others)d") % {"others": len(self.rows) - 1}
+        baseline = next((_name(row, self.names) for row in tied if row.entry.is_baseline), "")
+        mark = _("%(name)s (baseline)") % {"name": baseline}
+        names = [mark if row.entry.is_baseline else _name(row, self.names) for row in tied]
+        name_count = max(1, sum(length <= MAX_NAMES_LENGTH for length in accumulate(map(len, names))))
+        remainder = len(names) - name_count
         if len(tied) == len(self.rows) - 1 and len(tied) > 1:
-            baseline = next((_name(row, self.names) for row in tied if row.entry.is_baseline), "")
-            text = _("all %(others)d others, including %(baseline)s") if baseline else _("all %(others)d others")
-            return text % {"others": len(tied), "baseline": baseline}
-        name_count = max(1, sum(length <= MAX_NAMES_LENGTH for length in accumulate(map(len, tied_names))))
-        if name_count == len(tied_names):
-            return ", ".join(tied_names)
-        remainder = len(tied_names) - name_count
-        text = ngettext("%(names)s and %(more)d more", "%(names)s and %(more)d more", remainder)
-        return text % {"names": ", ".join(tied_names[:name_count]), "more": remainder}
+            systems = _("all %(others)d others") % {"others": len(tied)}
+        elif remainder and list(tied) == self.rows[1 : len(tied) + 1]:
+            systems = _("ranks 2 to %(last)d") % {"last": len(tied) + 1}
+        else:
+            listed = ("; " if any("," in name for name in names) else ", ").join(names[:name_count])
+            return _("%(names)s and %(more)d more") % {"names": listed, "more": remainder} if remainder else listed
+        including = _("%(systems)s, including %(baseline)s")
+        return including % {"systems": systems, "baseline": baseline} if baseline else systems
 
     def _untested_reason(self) -> str:
         """Return the reason for unknown separability; empty for a single system, or if no test will follow."""

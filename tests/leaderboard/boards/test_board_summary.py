@@ -31,7 +31,7 @@ from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
 UNTESTED = "Not separable from the best: not testable: the source gives no per-query scores."
-UNMEASURED = "Judgments: of the collection; without runs, unjudged documents cannot be checked. Cost: not reported."
+UNMEASURED = "Judgments: public; scores copied from Lovelace and Hopper 2020, not recomputed here. Cost: not reported."
 ORIGIN = "Judgments: {judgments}."
 UPLOADED = f"{ORIGIN} Cost: not timed (uploaded run)."
 WITHHELD = "Unjudged documents: not reported, because the judgments are hidden."
@@ -119,27 +119,27 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     "above the baseline's upper bound": (
         lambda: bounded(0.55),
         f"Best: First, nDCG@10 0.600. {LEAD.format(50.0, '200', '')} "
-        f"Not separable from the best: none (1 pair tested). "
+        f"Not separable from the best: none of 1 (1 pair tested). "
         f"Unjudged documents: cannot reverse the lead over BM25. {UPLOADED}",
         {"better": True, "above_bound": True},
     ),
     "below the baseline's upper bound": (
         lambda: bounded(0.65),
         f"Best: First, nDCG@10 0.600. {LEAD.format(50.0, '200', '')} "
-        f"Not separable from the best: none (1 pair tested). "
+        f"Not separable from the best: none of 1 (1 pair tested). "
         f"Unjudged documents: could reverse the lead over BM25. {UPLOADED}",
         {"better": True, "above_bound": False},
     ),
     "nothing of the baseline is unjudged": (
         lambda: bounded(0.4),
         f"Best: First, nDCG@10 0.600. {LEAD.format(50.0, '200', '')} "
-        f"Not separable from the best: none (1 pair tested). {UPLOADED}",
+        f"Not separable from the best: none of 1 (1 pair tested). {UPLOADED}",
         {"better": True, "above_bound": None},
     ),
     "no tie": (
         lambda: tested(BM25=0.4, First=0.8),
         f"Best: First, nDCG@10 0.800. {LEAD.format(100.0, '400', '')} "
-        f"Not separable from the best: none (1 pair tested). {UPLOADED}",
+        f"Not separable from the best: none of 1 (1 pair tested). {UPLOADED}",
         {"better": True, "tied": []},
     ),
     "everything ties": (
@@ -185,7 +185,7 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     "the baseline is best": (
         lambda: tested(BM25=0.6, Worse=0.4),
         f"Best: BM25, nDCG@10 0.600. Lead: none (the best is the baseline). "
-        f"Not separable from the best: none (1 pair tested). {UPLOADED}",
+        f"Not separable from the best: none of 1 (1 pair tested). {UPLOADED}",
         {"better": None, "tied": []},
     ),
     "the baseline alone": (
@@ -213,7 +213,7 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     "more ties than can be named": (
         lambda: tested(BM25=0.4, **{f"{LONG[:24]} {n}": 0.6 + n / 1000 for n in range(5)}),
         f"Best: {LONG[:24]} 4, nDCG@10 0.604. {LEAD.format(51.0, '204', HOLM.format('< 0.001', 5))} "
-        f"Not separable from the best: {LONG[:24]} 3 and 3 more (all 15 pairs tested). {UPLOADED}",
+        f"Not separable from the best: ranks 2 to 5 (all 15 pairs tested). {UPLOADED}",
         {"tied": [f"{LONG[:24]} {n}" for n in (3, 2, 1, 0)]},
     ),
     "cheapest is the best": (
@@ -249,7 +249,8 @@ def test_page_exports_and_api_say_the_same_of_each_board(client: Client, case: s
     judgments = f"{'hidden' if dataset.hidden else 'open'}, judges not stated"
     text = text.format(judgments=judgments, ends=ends, least=f"{least or 0:+.3f}", within=within)
     is_reported = text.startswith("Best reported")
-    origin = "Lovelace and Hopper 2020" if is_reported else "uploaded"
+    complete = "" if dataset.hidden else ", results for all queries"
+    origin = "Lovelace and Hopper 2020" if is_reported else f"uploaded{complete}"
     text = re.sub(r"^(.*?nDCG@10 [0-9.]+)\. ", rf"\1 ({origin}). ", text, count=1)
     if not is_reported:
         text = text.replace(", nDCG@10", f" ({System.objects.get(slug=said['best']).team}), nDCG@10", 1)
@@ -269,12 +270,12 @@ def test_page_exports_and_api_say_the_same_of_each_board(client: Client, case: s
     assert text in re.sub(r"\\([<*\[\]])", r"\1", written)
 
 
-@pytest.mark.parametrize(("reported", "note"), [(0.9, "uploaded; printed reported at 0.900"), (0.3, "uploaded")])
+@pytest.mark.parametrize(("reported", "note"), [(0.9, "; printed reported at 0.900"), (0.3, "")])
 def test_a_better_reported_score_is_named_beside_the_best(client: Client, reported: float, note: str) -> None:
     dataset = untested(BM25=(0.4, None), First=(0.5, None))
     report(dataset, make_source("paper"), "printed", ndcg=reported)
     summary = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()["summary"]
-    assert f"nDCG@10 0.500 ({note}). " in summary["text"]
+    assert f"nDCG@10 0.500 (uploaded, results for all queries{note}). " in summary["text"]
 
 
 def test_a_self_reported_price_is_a_cost(client: Client) -> None:
@@ -340,7 +341,7 @@ HEADLINES: dict[str, tuple[Callable[[], Dataset], str]] = {
     ),
     "alone in front": (
         lambda: tested(BM25=0.4, First=0.6),
-        r"First leads BM25 by 50% \(95% CI \d+ to \d+%\); every other system can be separated from it\.",
+        r"First leads BM25 by 50% \(95% CI \d+ to \d+%\); the other ranked system can be separated from it\.",
     ),
     "hidden": (
         lambda: protected(BM25=0.4, First=0.601, Second=0.59),
@@ -350,7 +351,7 @@ HEADLINES: dict[str, tuple[Callable[[], Dataset], str]] = {
     "no baseline": (lambda: reported(baseline=False), r"printed has the best nDCG@10, 0\.500\."),
     "baseline": (
         lambda: tested(BM25=0.4, Last=0.2),
-        r"BM25 is the baseline and leads; every other system can be separated from it\.",
+        r"BM25 is the baseline and leads; the other ranked system can be separated from it\.",
     ),
 }
 
@@ -364,11 +365,11 @@ def test_judgments_of_a_collection_name_its_source(client: Client) -> None:
     ):
         Dataset.objects.filter(pk=dataset.pk).update(**fields)
         clear_page_cache()
-        assert f"open ({source})" in client.get(f"/datasets/{dataset.slug}/").content.decode()
+        assert f"Judgments: open ({source})." in verdict(client.get(f"/datasets/{dataset.slug}/").content.decode())
     Qrels.objects.filter(version__dataset=dataset).update(judged_by={"stated": "NIST assessors"})
     clear_page_cache()
-    page = " ".join(client.get(f"/datasets/{dataset.slug}/").content.decode().split())
-    assert "open (example.org), judged by NIST assessors" in page
+    page = client.get(f"/datasets/{dataset.slug}/").content.decode()
+    assert "Judgments: open, judged by NIST assessors (example.org)." in verdict(page)
 
 
 def test_the_cost_of_a_reported_system_says_where_it_was_measured(client: Client) -> None:
@@ -463,7 +464,9 @@ def test_where_lower_is_better_the_best_is_the_lowest(client: Client) -> None:
     score(dataset, "few", ndcg=0.4, **{"Hole@10": 0.1})
     page = client.get(f"/datasets/{dataset.slug}/?measure=Hole@10").content.decode()
     team = System.objects.get(name="few").team
-    assert verdict(page).startswith(f"Best: few ({team}), Hole@10 0.100 (uploaded). vs BM25: −50.0%. ")
+    assert verdict(page).startswith(
+        f"Best: few ({team}), Hole@10 0.100 (uploaded, results for all queries). vs BM25: −50.0%. "
+    )
 
 
 def test_a_board_without_results_says_nothing(client: Client) -> None:
