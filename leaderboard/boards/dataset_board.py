@@ -486,7 +486,9 @@ def measure_column(measure: str, group: str = EFFECTIVENESS, note: str = "", *, 
             return Cell(value, title=seeds_title(seeds, deviation, line.decimals), spread=spread, interval=ends)
         return value
 
-    return Column(measure, measure, group, "score", better(measure), note=note, cell=cell)
+    label, _separator, judge = measure.removesuffix("')").partition("(judge='")
+    unit = _("judged by %(judge)s") % {"judge": judge} if judge else ""
+    return Column(measure, label, group, "score", better(measure), unit, note, cell=cell)
 
 
 _JUDGED_MEASURE_NOTES = {

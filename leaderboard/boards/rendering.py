@@ -63,6 +63,8 @@ BLOCKS = {
 #: Number of steps of an in-cell bar, whose classes are the digits of the step: b8 c5 d3 for 0.853 of the
 #: longest bar.
 BAR_STEPS = 1000
+#: Number of reported rows in each section that boards show without a request, if other rows precede them.
+SHOWN_REPORTED = 10
 #: Number of rows before the figure on phones.
 FIGURE_AFTER = 5
 
@@ -116,8 +118,8 @@ def render_rows(
 def _block_bodies(board: Board, rows: Sequence[str]) -> Iterator[str]:
     """Yield `<tbody>` elements: the pinned rows, then each section.
 
-    Sections have a head, except rows scored by Runboard, and reported rows if no others are ranked. The head of
-    incomplete rows has the checkbox that shows them.
+    Sections have a head, except rows scored by Runboard, and reported rows if no others are ranked. The heads of
+    incomplete rows and of long sections of reported rows have a checkbox that shows all rows.
     """
     if board.pinned:
         yield f"<tbody>{_join_rows(rows[: board.pinned])}</tbody>"
@@ -130,13 +132,17 @@ def _block_bodies(board: Board, rows: Sequence[str]) -> Iterator[str]:
         if is_only_ranking or block is Block.SCORED:
             yield f"<tbody>{_join_rows(block_rows)}</tbody>"
             continue
-        label = escape(section_head(board, first_row, len(block_rows)))
-        if block is Block.INCOMPLETE:
+        label = section_head(board, first_row, len(block_rows))
+        is_long = block is Block.REPORTED and len(block_rows) > SHOWN_REPORTED
+        if is_long:
+            label = _("%(head)s. Show all %(count)d") % {"head": label, "count": len(block_rows)}
+        label = escape(label)
+        if block is Block.INCOMPLETE or is_long:
             checked_attribute = " checked" if board.found < board.total else ""
-            label = f'<label><input type="checkbox" id="show-incomplete"{checked_attribute}> {label}</label>'
+            label = f'<label><input type="checkbox"{checked_attribute}> {label}</label>'
         head = f'<th colspan="{len(board.shown) + 1}" scope="rowgroup"><span>{label}</span></th>'
         yield f'<tbody class="block"><tr>{head}</tr></tbody>'
-        name = block.name.lower().replace("_", "-")
+        name = block.name.lower().replace("_", "-") + (" is-long" if is_long else "")
         yield f'<tbody class="is-{name}">{_join_rows(block_rows)}</tbody>'
 
 
@@ -449,11 +455,13 @@ _SHRINKABLE = {"by": ' class="by"', "architecture": ' class="kind"'}
 class RowHeads(NamedTuple):
     """Context for the row heads of a board: facts that have no column, and entries not separable from the best.
 
-    `without_page` are slugs of systems that no longer have a page, `implied_provenance` is one that rows omit, and
-    `usual_missing_count` is the number of missing queries of most results. The other fields are texts looked up
-    once per board: labels of buttons, with a placeholder for the name, and the notes below a rank.
+    `measure` is the key of the score's column, empty if rows have a mean. `without_page` are slugs of systems that no
+    longer have a page, `implied_provenance` is one that rows omit, and `usual_missing_count` is the number of missing
+    queries of most results. The other fields are texts looked up once per board: labels of buttons, with a placeholder
+    for the name, and the notes below a rank.
     """
 
+    measure: str
     fact_keys: tuple[str, ...]
     tied_entries: Collection[int]
     without_page: Collection[str]
@@ -477,6 +485,7 @@ class RowHeads(NamedTuple):
         for other in board.statements.other_rankings:
             tied |= BoardStatements(other).tied_with_best(board.measure)
         return cls(
+            "" if board.views else board.measure,
             tuple(key for key in _FACT_KEYS if key not in visible_keys),
             tied if len(tied) > 1 else (),
             board.without_page,
@@ -520,7 +529,7 @@ class RowHeads(NamedTuple):
             states.insert(0, "challenged")
         if row.ranked_in == STALE:
             states.insert(0, "stale")
-        if entry.is_baseline:
+        if entry.is_baseline and (not self.measure or row.value(self.measure) is not None):
             states.insert(0, "baseline")
         for state in states:
             suffix += f'&ensp;<span class="badge is-{state}">{STATES.get(state, state)}</span>'

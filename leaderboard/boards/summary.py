@@ -328,7 +328,9 @@ class _Leader:
             return Part(_("Lead"), only if len(self.rows) == 1 else leading)
         delta = _number(best, DELTA)
         if relative is None and delta is None:
-            return Part(_("Lead"), _("no baseline to compare with"))
+            baseline = next((row.entry.system for row in board.rows if row.entry.is_baseline), "")
+            text = _("%(baseline)s has no %(measure)s") if baseline else _("no baseline to compare with")
+            return Part(_("Lead"), text % {"baseline": baseline, "measure": board.measure})
         is_own_bm25 = self.baseline is not None and self.baseline.entry.slug == BM25.slug
         label, note = _("vs %(baseline)s") % {"baseline": board.baseline}, BM25_SETTINGS if is_own_bm25 else ""
         # A baseline that scores 0 has a difference but no ratio.

@@ -222,14 +222,28 @@ def test_incomplete_rows_are_folded_unless_the_order_or_a_filter_asks_for_them(c
     page = text(client, address)
     folded = "1 incomplete row: no comparable result on some of the datasets"
     assert blocks(page) == {"": ["whole"], folded: ["part"]}
-    assert '<input type="checkbox" id="show-incomplete"> ' in page
+    assert '<input type="checkbox"> ' in page
     assert '<tbody class="is-incomplete">' in page
     found = text(client, address + "?q=part")
-    assert '<input type="checkbox" id="show-incomplete" checked> ' in found, "who searches sees what is found"
+    assert '<input type="checkbox" checked> ' in found, "who searches sees what is found"
     for query in ("?sort=one", "?sort=common-mean"):
         assert blocks(text(client, address + query)) == {"": ["part", "whole"]}
     assert blocks(text(client, address + "?sort=two")) == {"": ["whole"], folded: ["part"]}
     assert len(client.get(f"{address}board.json").json()["rows"]) == 2
+
+
+def test_long_sections_of_reported_rows_show_ten_rows_until_all_are_asked_for(client: Client) -> None:
+    dataset = scored_dataset(slug="long")
+    score(dataset, "scored", ndcg=0.5)
+    for name, count in (("short", 10), ("long", 11)):
+        source = make_source(name)
+        for number in range(count):
+            report(dataset, source, f"{name} {number}", ndcg=0.1 + number / 100)
+    page = text(client, f"/datasets/{dataset.slug}/")
+    assert page.count('<input type="checkbox"> ') == 1
+    assert "Show all 11" in page
+    assert page.count('class="is-reported is-long"') == 1
+    assert "Show all 1" not in text(client, f"/datasets/{dataset.slug}/?q=short")
 
 
 def test_what_no_column_shows_stands_under_the_name(client: Client, demo: Dataset) -> None:
