@@ -58,14 +58,10 @@ class JudgementComparison:
 
     def counts(self) -> dict[str, int]:
         """Return the numbers, with conflicts counted by direction."""
-        return {
-            "new": self.new,
-            "same": self.same,
+        return {name: getattr(self, name) for name in ("new", "same", "queries", "new_queries")} | {
             "conflicts": len(self.conflicts),
             "raised": sum(conflict.new > conflict.old for conflict in self.conflicts),
             "lowered": sum(conflict.new < conflict.old for conflict in self.conflicts),
-            "queries": self.queries,
-            "new_queries": self.new_queries,
         }
 
 
@@ -83,13 +79,7 @@ def compare(old: Grades, new: Grades) -> JudgementComparison:
                 same += 1
             else:
                 conflicts.append(Conflict(query.decode(), document.decode(), old_grade, grade))
-    return JudgementComparison(
-        new=new_pairs,
-        same=same,
-        queries=len(new),
-        new_queries=sum(query not in old for query in new),
-        conflicts=tuple(conflicts),
-    )
+    return JudgementComparison(new_pairs, same, len(new), sum(query not in old for query in new), tuple(conflicts))
 
 
 def merge(old: Grades, new: Grades, policy: MergePolicy) -> dict[bytes, dict[bytes, int]]:

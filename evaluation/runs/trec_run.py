@@ -11,23 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.archives.compression import (
-    BLOCK,
-    SIZE,
-    FileLimits,
-    describe_bytes,
-    open_expanded,
-)
+from evaluation.archives.compression import BLOCK, SIZE, FileLimits, describe_bytes, open_expanded
 from evaluation.core.problems import InvalidRun
 from evaluation.kernel.layout import BLANK, NAMED_LINES, NO_IDS, NOTED, PADDING, Ids
-from evaluation.kernel.library import (
-    NO_JUDGEMENTS,
-    GroupedLines,
-    Judged,
-    NotGroupedError,
-    Reading,
-    TooManyQueriesError,
-)
+from evaluation.kernel.library import NO_JUDGEMENTS, GroupedLines, Judged, NotGroupedError, Reading, TooManyQueriesError
 from evaluation.runs import problems
 from evaluation.runs.answer_runs import AnswerRun, read_answer_run
 from evaluation.runs.forms import Form, StreamedLines, open_rewritten, read_start, recognize_format

@@ -325,15 +325,10 @@ class JudgementImportAdmin(JudgingAdmin):
         def act(values: Mapping[str, Any]) -> str:
             """Store the uploaded judgments, and return the URL of the import's page."""
             options = {name: values[name] for name in ("note", "pool", "scale_grew", "strict")}
-            judge = Judge(
-                values["judge_kind"],
-                values["judge_name"],
-                values["judge_version"],
-                values["judge_prompt"].lower(),
-            )
-            judgement_import = imports.import_judgements(
-                values["dataset"], uploaded_path(values["file"]), judge, name=values["file"].name, **options
-            )
+            judge = Judge(*(values[f"judge_{name}"] for name in Judge._fields))
+            judge = judge._replace(prompt=judge.prompt.lower())
+            dataset, file = values["dataset"], values["file"]
+            judgement_import = imports.import_judgements(dataset, uploaded_path(file), judge, name=file.name, **options)
             return reverse("admin:leaderboard_judgementimport_change", args=[judgement_import.pk])
 
         redirect, problems = submit(request, form, act, JudgingRefused)
@@ -371,23 +366,13 @@ class JudgementImportAdmin(JudgingAdmin):
 
     def _render(self, request: HttpRequest, judgement_import: JudgementImport, form: SettleForm) -> TemplateResponse:
         """Render an import with the counts and conflicts that the user may see; record access to hidden judgments."""
-        reads, blind = (
-            request.user.has_perm(READ),
-            disclosure.is_blind_decision(judgement_import, request.user),
-        )
-        # Counts are not shown while the scorer works, because the page refreshes itself and each view is
-        # recorded.
-        counts = (
-            {}
-            if judgement_import.state in imports.SCORER_STATES
-            else disclosure.visible_counts(judgement_import, request.user)
-        )
+        reads, blind = request.user.has_perm(READ), disclosure.is_blind_decision(judgement_import, request.user)
+        # Counts are not shown while the scorer works, because the page refreshes itself and each view is recorded.
+        is_busy = judgement_import.state in imports.SCORER_STATES
+        counts = {} if is_busy else disclosure.visible_counts(judgement_import, request.user)
         conflicts = list(list_conflicts(judgement_import, limit=MAX_CONFLICTS)) if "conflicts" in counts else []
-        if (
-            "new" in counts
-            and reads
-            and (conflicts or disclosure.is_secret(judgement_import, judgement_import.against))
-        ):
+        is_secret = disclosure.is_secret(judgement_import, judgement_import.against)
+        if "new" in counts and reads and (conflicts or is_secret):
             with acting(curator(request)):
                 disclosure.record_comparison_read(judgement_import, len(conflicts))
         rescore = get_pending_rescore(judgement_import.dataset)
@@ -412,7 +397,7 @@ class JudgementImportAdmin(JudgingAdmin):
             ],
             judge=imports.get_judge(judgement_import) if judgement_import.judge_name else None,
             agreement=[agreement_sentence(figures) for figures in counts.get("agreement", ())],
-            refresh=REFRESH if judgement_import.state in imports.SCORER_STATES else 0,
+            refresh=REFRESH if is_busy else 0,
             rescore=rescore,
             State=imports.State,
         )
@@ -423,7 +408,6 @@ class JudgementImportAdmin(JudgingAdmin):
 def _visible_count(judgement_import: JudgementImport, name: str) -> str:
     """Return a count of the import as text, or “—” if it is unknown or would reveal hidden judgments."""
     # Hidden judgments are shown only on the page of the import, which records access.
-    count = (
-        None if disclosure.is_secret(judgement_import, judgement_import.against) else judgement_import.counts.get(name)
-    )
+    is_secret = disclosure.is_secret(judgement_import, judgement_import.against)
+    count = None if is_secret else judgement_import.counts.get(name)
     return "—" if count is None else f"{count:,}"
