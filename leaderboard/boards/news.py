@@ -19,7 +19,7 @@ from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.judgements.rescoring.switched import rescore_news
-from leaderboard.models import BoardChange, Dataset, Entry, EntryVersion, Protection, short_citation
+from leaderboard.models import BoardChange, Dataset, Entry, EntryVersion, Protection, can_be_best, short_citation
 from leaderboard.results.board_rows.past import is_public
 from leaderboard.results.significance.statements import BoardStatements, statements
 from leaderboard.results.values import published_value
@@ -236,7 +236,7 @@ def _entry_item(
     """Return the item about a result that was published or withdrawn, or that became the baseline.
 
     `baseline` has the score and the name of a baseline that was added later. A result that was quarantined or withdrawn
-    since then is not a new best.
+    since then is not a new best, and neither is a reference or the result of a closed API.
     """
     if change.kind == Kind.WITHDRAWN:
         return _change_item(change, "Withdrawn", entry.withdrawal_reason, entry)
@@ -244,6 +244,7 @@ def _entry_item(
         return _change_item(change, "New baseline", "now the baseline of the board", entry)
     facts = {**(change.facts.get("result") or {}), **baseline}
     note, new_best = _result_note(facts, hidden=change.facts.get("hidden") or change.dataset.hidden)
+    new_best = new_best and can_be_best(entry.system.closed_api, entry.run_type)
     if entry.visibility == Entry.Visibility.QUARANTINED:
         note, new_best = "later quarantined by a curator", False
     if entry.visibility == Entry.Visibility.WITHDRAWN:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
+from django.utils.translation import gettext_lazy, gettext_noop, ngettext, ngettext_lazy
 
 from leaderboard.boards.columns import gap as gaps
 from leaderboard.boards.columns import marks
@@ -39,7 +39,7 @@ from leaderboard.boards.model import (
 from leaderboard.boards.wording import ranking_source
 from leaderboard.core.text.dates import format_day
 from leaderboard.core.text.numbers import DECIMALS, MINUS, format_quantity, signed_percent
-from leaderboard.models import Entry
+from leaderboard.models import REFERENCE_TYPES, Entry
 from leaderboard.results.board_rows.entry_rows import GONE, REPORTED, SCORED, STALE
 from leaderboard.results.significance.statements import BoardStatements, differs
 
@@ -433,17 +433,13 @@ def provenance_badge(provenance: str) -> SafeString:
 
 #: States of a result or its system.
 STATES = {
-    "baseline": gettext_lazy("baseline"),
-    "stale": gettext_lazy("stale"),
-    "challenged": gettext_lazy("challenged"),
-    "late": gettext_lazy("late"),
-    "manual": gettext_lazy("manual"),
-    "closed-book": gettext_lazy("closed book"),
-    "gold-evidence": gettext_lazy("gold evidence"),
-    "private": gettext_lazy("private"),
-    "withdrawn": gettext_lazy("withdrawn"),
-    "quarantined": gettext_lazy("quarantined"),
-}
+    name: gettext_lazy(name)
+    for name in (
+        gettext_noop("baseline"), gettext_noop("stale"), gettext_noop("challenged"), gettext_noop("late"),
+        gettext_noop("manual"), gettext_noop("private"), gettext_noop("withdrawn"), gettext_noop("quarantined"),
+        *REFERENCE_TYPES.values(),
+    )
+}  # fmt: skip
 #: Separator of facts, which may end a line but not begin one.
 DOT = "\u00a0· "
 #: Columns whose values may be below a system's name: team, architecture, provenance, and size.
@@ -531,8 +527,9 @@ class RowHeads(NamedTuple):
             states.insert(0, "stale")
         if entry.is_baseline and (not self.measure or row.value(self.measure) is not None):
             states.insert(0, "baseline")
-        for state in states:
-            suffix += f'&ensp;<span class="badge is-{state}">{STATES.get(state, state)}</span>'
+        state_classes = [f"is-{state.replace(' ', '-')}" for state in states]
+        for state, state_class in zip(states, state_classes, strict=True):
+            suffix += f'&ensp;<span class="badge {state_class}">{STATES.get(state, state)}</span>'
         if row.values.get(gaps.GAP_SHOWN) == gaps.SIGNIFICANT:
             gap_label = _("significant gap")
             suffix += f'&ensp;<a class="badge is-gap" href="/docs/contamination/" title="{gaps.CLAIM}">{gap_label}</a>'
@@ -545,7 +542,7 @@ class RowHeads(NamedTuple):
         is_tied = row.first_entry in self.tied_entries
         is_separable = row.certainty is not None and row.certainty.is_separable_from_next
         test_classes = ["is-tied"] * is_tied + ["is-separable"] * is_separable
-        class_names = " ".join([*classes, *test_classes, *[f"is-{state}" for state in states]])
+        class_names = " ".join([*classes, *test_classes, *state_classes])
         opening = f'<tr class="{class_names}">' if class_names else "<tr>"
         # A system that has only private results may have no page.
         address = f"/systems/{entry.slug}/" if entry.slug not in self.without_page else ""

@@ -51,8 +51,6 @@ _STATED_FIGURES = {
     "SearchCalls": gettext_lazy("%(value)s searches per query"),
     "Cost": gettext_lazy("%(value)s USD per query, as stated"),
 }
-#: Names of references by type of run.
-_REFERENCES = {"closed": gettext_lazy("closed book"), "gold": gettext_lazy("gold evidence")}
 
 
 def summarize_dataset(board: Board, facts: DatasetFacts, *, is_filtered: bool) -> Summary | None:
@@ -140,10 +138,8 @@ class _Leader:
             parts.append(Part(_("Judgments"), origin))
         if judgments and not is_reported:
             parts.append(judgments)
-        if texts := [
-            f"{_REFERENCES[row.entry.run_type]} {format_value(_number(row, self.key), 3)}" for row in self._references()
-        ]:
-            parts.append(Part(_("References"), ", ".join(texts)))
+        if references := ", ".join(self._reference_texts()):
+            parts.append(Part(_("References"), references))
         reported = self._better_reported()
         label = _("Best reported") if is_reported else _("Best") if reported is None else _("Best scored")
         if self._has_other_rankings:
@@ -190,6 +186,16 @@ class _Leader:
 
     def _references(self) -> list[Row]:
         return [row for row in self.board.rows if row.ranked_in == REFERENCE and row.value(self.key) is not None]
+
+    def _reference_texts(self) -> Iterator[str]:
+        """Yield the best reference of each type with its system, and the number of others."""
+        rows = sorted(self._references(), key=lambda row: _number(row, self.key) or 0.0, reverse=not self.lower)
+        names = [row.entry.reference_name for row in rows]
+        for name in dict.fromkeys(names):
+            best, count = rows[names.index(name)], names.count(name)
+            system = shorten(best.entry.system, MAX_NAME)
+            text = _("%(name)s, best of %(count)d") % {"name": system, "count": count} if count > 1 else system
+            yield f"{_(name)} {format_value(_number(best, self.key), 3)} ({text})"
 
     def _better_reported(self) -> Row | None:
         """Return the best row of the other reported rankings if its score is better than that of the best system."""

@@ -58,6 +58,7 @@ class ComparedEntry(NamedTuple):
     deviations: Mapping[str, float]
     dataset_id: int = 0
     training: str = ""
+    run_type: str = ""
 
     @property
     def is_current(self) -> bool:
@@ -152,6 +153,15 @@ def distinct_choices(slugs: Sequence[str], choices: Mapping[str, SystemChoice]) 
     }
 
 
+#: Columns of the fields of `ComparedEntry` that have other names.
+_COLUMNS: Mapping[str, Any] = {
+    "system": "system__slug", "dataset": "dataset__slug", "dataset_name": "dataset__name", "hidden": "dataset__hidden",
+    "primary_measure": "dataset__primary_measure", "version": "dataset__current_version_id",
+    "qrels": "dataset__current_qrels_id", "statistics": "dataset__current_qrels__statistics",
+    "group": "comparison_group", "seeds": "seed_count", "published": Cast("published_at", TextField()),
+}  # fmt: skip
+
+
 def entries_of_systems(slugs: Sequence[str]) -> list[ComparedEntry]:
     """Return the public entries of systems on datasets with a page, ordered by dataset name, in one database query."""
     rows = (
@@ -160,26 +170,7 @@ def entries_of_systems(slugs: Sequence[str]) -> list[ComparedEntry]:
         .filter(system__slug__in=slugs)
         .exclude(dataset__state=Dataset.State.PREPARING)
         .order_by("dataset__name", "published_at", "pk")
-        .values_list(
-            "pk",
-            "system__slug",
-            "dataset__slug",
-            "dataset__name",
-            "dataset__hidden",
-            "dataset__primary_measure",
-            "dataset__current_version_id",
-            "dataset__current_qrels_id",
-            "dataset__current_qrels__statistics",
-            "comparison_group",
-            "provenance",
-            "configuration",
-            "seed_count",
-            Cast("published_at", TextField()),
-            "scores",
-            "deviations",
-            "dataset_id",
-            "training",
-        )
+        .values_list(*(_COLUMNS.get(name, name) for name in ComparedEntry._fields))
     )
     return [ComparedEntry(*row) for row in rows]
 

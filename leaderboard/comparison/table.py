@@ -30,7 +30,7 @@ from leaderboard.comparison.selection import ComparedEntry
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
-from leaderboard.models import Benchmark, Dataset
+from leaderboard.models import REFERENCE_TYPES, Benchmark, Dataset
 from leaderboard.results.board_rows.entry_rows import REPORTED, UNRANKED
 from leaderboard.results.significance.statements import BoardStatements, Gap, statements
 from leaderboard.results.significance.types import ALPHA
@@ -63,6 +63,7 @@ class ComparedCell:
             "p": "—" if self.tested is None else format_p_value(self.tested.p),
             "corrected": "" if self.corrected is None else self.corrected.text,
             "spread": self.spread,
+            "reference": _(REFERENCE_TYPES.get(self.entry.run_type, "")) if self.entry else "",
             "gap": gap_texts(self.gap),
         }
 
@@ -182,7 +183,8 @@ def compare(slugs: Sequence[str], entries: Sequence[ComparedEntry], measure: str
 def _build_row(slugs: Sequence[str], entries: Sequence[ComparedEntry], requested_measure: str) -> ComparedDataset:
     """Return the row of one dataset: each system's best value, and its difference from the first system's.
 
-    Values of the row's comparison group are preferred; only these are comparable. An empty `requested_measure` selects
+    Values of the row's comparison group are preferred; only these are comparable. References are used for systems
+    without other values. An empty `requested_measure` selects
     the measure that most systems have.
     """
     measure = requested_measure or _shared_measure(entries)
@@ -194,14 +196,16 @@ def _build_row(slugs: Sequence[str], entries: Sequence[ComparedEntry], requested
     for slug in slugs:
         system_entries = [entry for entry in entries_with_measure if entry.system == slug]
         group_entries = [entry for entry in system_entries if entry.group == group]
-        entry = max(group_entries or system_entries, key=lambda entry: sign * entry.scores[measure], default=None)
+        candidates = group_entries or system_entries
+        candidates = [entry for entry in candidates if entry.run_type not in REFERENCE_TYPES] or candidates
+        entry = max(candidates, key=lambda entry: sign * entry.scores[measure], default=None)
         value = entry.scores[measure] if entry is not None else None
         comparable = bool(group_entries)
         delta = None
         if cells and cells[0].comparable and comparable:
             delta = numbers.difference(value, cells[0].value)
         cells.append(ComparedCell(entry, value, comparable, delta, measure=measure))
-        candidate_count = max(candidate_count, len(group_entries or system_entries))
+        candidate_count = max(candidate_count, len(candidates))
     reference = next((cell.entry for cell in cells if cell.comparable and cell.entry), entries[0])
     return ComparedDataset(
         reference.dataset, reference.dataset_name, measure, tuple(cells), reference.untested_reason, candidate_count > 1

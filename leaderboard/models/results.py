@@ -11,6 +11,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_noop
 
 from leaderboard.models.datasets import Dataset
 
@@ -27,8 +28,8 @@ class RunType(models.TextChoices):
     GOLD_EVIDENCE = "gold", "gold evidence (reference)"
 
 
-#: Types of runs that boards show without a rank.
-REFERENCE_TYPES = (RunType.CLOSED_BOOK, RunType.GOLD_EVIDENCE)
+#: Names of the types of runs that boards show without a rank.
+REFERENCE_TYPES = {"closed": gettext_noop("closed book"), "gold": gettext_noop("gold evidence")}
 
 
 def can_be_best(closed_api: object, run_type: str) -> bool:

@@ -26,15 +26,15 @@ NOTES = {
     POOLED: f"{POOLED} pooled: the run contributed to the judged pool; others may have more unjudged documents.",
     "late": _("Late: submitted after the round had closed."),
     "manual": _("Manual: a person changed the queries or the ranking."),
-    "closed-book": _("Closed book: answers without retrieval."),
-    "gold-evidence": _("Gold evidence: answers from the relevant documents."),
+    "closed book": _("Closed book: answers without retrieval."),
+    "gold evidence": _("Gold evidence: answers from the relevant documents."),
 }
 
 
 def badges(entry: EntryRow) -> list[str]:
     """Return the badges after a system's name. A benchmark's row has none, because it has several results."""
-    types = {"manual": "manual", "closed": "closed-book", "gold": "gold-evidence"}
-    return [*(["late"] if entry.late else []), *([types[entry.run_type]] if entry.run_type in types else [])]
+    words = "late" if entry.late else "", "manual" if entry.run_type == "manual" else "", entry.reference_name
+    return list(filter(None, words))
 
 
 def pooled_mark(entry: EntryRow) -> str:

@@ -327,7 +327,8 @@ def system_badge(system_slug: str, dataset_slug: str, measure: str) -> Badge | N
     best_entry = max(system_entries, key=lambda entry: (kinds.index(board.kind(entry)), sign * entry.scores[measure]))
     value, standing = best_entry.scores[measure], board.standing(best_entry, measure)
     if standing.rank is None:
-        return Badge(label, f"{value:.3f}, earlier judgments", "grey")
+        reason = best_entry.reference_name if standing.ranked_in == REFERENCE else "earlier judgments"
+        return Badge(label, f"{value:.3f}, {reason}", "grey")
     kind = "" if standing.ranked_in == SCORED else f" {standing.ranked_in}"
     return Badge(label, f"{value:.3f} · {standing.rank} of {standing.peer_count}{kind}", "blue")
 

@@ -23,7 +23,7 @@ from leaderboard.core.storage.store import Area, local_path
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.core.text.numbers import format_value
 from leaderboard.datasets.qrels import JudgementsNotOpen, excluded_documents, open_judgements
-from leaderboard.models import Dataset, DatasetQuerySet, Entry, EntryQuerySet, Visibility
+from leaderboard.models import REFERENCE_TYPES, Dataset, DatasetQuerySet, Entry, EntryQuerySet, Visibility
 from leaderboard.results.board_rows.entry_rows import dataset_revision
 from leaderboard.results.records import entries_with_values, measure_values
 
@@ -53,7 +53,7 @@ class OpenCollection:
         return requested_measure or self.dataset.primary_measure
 
     def best_entries(self, measure: str) -> dict[str, Entry]:
-        """Return each system's best entry by slug: the baseline's first, then from best to worst."""
+        """Return each system's best entry by slug, in the order of `sort_by_score`."""
         entries_by_slug: dict[str, Entry] = {}
         for entry in sort_by_score(compared_entries(self.dataset).select_related("system"), measure):
             entries_by_slug.setdefault(entry.system.slug, entry)
@@ -190,12 +190,16 @@ def present_baseline_label(dataset: Dataset) -> str:
 
 
 def sort_by_score(entries: Iterable[Entry], measure: str) -> list[Entry]:
-    """Return the entries sorted: the baseline, the others from best to worst, and those without the measure."""
+    """Return the entries sorted: a baseline with the measure, others by score, then those without it.
+
+    References are sorted in the same way after all other entries.
+    """
     sign = 1 if better(measure) == "lower" else -1
 
     def sort_key(entry: Entry) -> tuple[bool, bool, float]:
         value = entry.scores.get(measure)
-        return not entry.is_baseline, value is None, 0.0 if value is None else sign * value
+        score = float("inf") if value is None else sign * value
+        return not entry.is_baseline or value is None, entry.run_type in REFERENCE_TYPES, score
 
     return sorted(entries, key=sort_key)
 
@@ -366,7 +370,7 @@ def _compute_difficulty(dataset: Dataset, measure: str, queries: int) -> tuple[i
     MAX_SYSTEMS best systems are read.
     """
     columns, baseline = [], None
-    ranked_entries = sort_by_score(compared_entries(dataset).only("pk", "is_baseline", "scores"), measure)
+    ranked_entries = sort_by_score(compared_entries(dataset).only("pk", "is_baseline", "run_type", "scores"), measure)
     for entry in entries_with_values(entry.pk for entry in ranked_entries[:MAX_SYSTEMS]).values():
         column = measure_values(entry, measure)
         if column is None or len(column) != queries:

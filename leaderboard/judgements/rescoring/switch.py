@@ -24,12 +24,12 @@ from leaderboard.core.measures import better
 from leaderboard.core.work_requests import request_notice
 from leaderboard.judgements.rescoring.campaigns import scoring_settings, waiting_runs
 from leaderboard.judgements.rescoring.content import OfferedContent, offer_content
-from leaderboard.models import Dataset, Entry, Evaluation, Rescore, Seed
+from leaderboard.models import REFERENCE_TYPES, Dataset, Entry, Evaluation, Rescore, Seed
 from leaderboard.results.board_rows.entry_rows import rank_values
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_boards
 from leaderboard.results.publishing.publication import update_shown
 from leaderboard.results.publishing.scored import mark_pooled
-from leaderboard.results.records import entry_evaluations, per_query_values
+from leaderboard.results.records import entry_evaluations, mean_values
 from leaderboard.results.significance.hidden import keep_least_difference
 from leaderboard.results.significance.types import ALPHA
 from leaderboard.results.values import (
@@ -128,7 +128,7 @@ def digest(comparison: Mapping[str, Any]) -> str:
 
 
 def _entry_columns(entry: Entry) -> dict[str, Any]:
-    """Return the columns of an entry that the comparison shows."""
+    """Return the columns of an entry that the comparison shows; only references have a run type."""
     return {
         "entry": entry.pk,
         "system": entry.system.name,
@@ -139,6 +139,8 @@ def _entry_columns(entry: Entry) -> dict[str, Any]:
         "visibility": entry.visibility,
         "is_baseline": entry.is_baseline,
         "seeds": entry.seed_count,
+        # A key of all rows would change the digests of the comparisons that curators have open.
+        **({"run_type": entry.run_type} if entry.run_type in REFERENCE_TYPES else {}),
     }
 
 
@@ -152,16 +154,13 @@ def _published_hole(evaluations: Sequence[Evaluation], *, hidden: bool) -> float
 
 
 def _set_ranks(rows: Sequence[dict[str, Any]], measures: Iterable[str]) -> None:
-    """Set `rank_before` and `rank_after` of the rows by measure, among public results only.
+    """Set `rank_before` and `rank_after` of the rows by measure, among public results without references.
 
     Closed APIs are ranked separately, as on the board.
     """
+    rows = [row for row in rows if row["visibility"] == Entry.Visibility.PUBLIC and "run_type" not in row]
     for measure, side, is_closed in product(measures, ("before", "after"), (False, True)):
-        peers = [
-            row
-            for row in rows
-            if row["closed_api"] == is_closed and row["visibility"] == Entry.Visibility.PUBLIC and measure in row[side]
-        ]
+        peers = [row for row in rows if row["closed_api"] == is_closed and measure in row[side]]
         ranks = rank_values([row[side][measure] for row in peers], lower_is_better=better(measure) == "lower")
         for row in peers:
             row[f"rank_{side}"][measure] = ranks[row[side][measure]]
@@ -284,15 +283,8 @@ def _count_significant(seed_sets: Sequence[Sequence[Evaluation]], baseline_index
 
     `seed_sets` are the evaluations of each entry's seeds, and `baseline_index` is the baseline's position among them.
     """
-    values = np.column_stack(
-        [
-            np.mean(
-                [per_query_values(evaluation)[:, evaluation.measures.index(measure)] for evaluation in seeds],
-                axis=0,
-            )
-            for seeds in seed_sets
-        ]
-    )
+    means = map(mean_values, seed_sets)
+    values = np.column_stack([seed_means[:, names.index(measure)] for names, seed_means in means])
     differences = values.mean(axis=0) - values[:, baseline_index].mean()
     significant_differences = differences[randomisation_test(values, baseline_index) < ALPHA]
     positive_count = int(np.count_nonzero(significant_differences > 0))

@@ -67,6 +67,10 @@ class EntryRow(NamedTuple):
     split: str = ""
 
     @property
+    def reference_name(self) -> str:
+        return REFERENCE_TYPES.get(self.run_type, "")
+
+    @property
     def source(self) -> str:
         """Short citation of the publication, or an empty string."""
         return short_citation(self.source_authors, self.source_year)

@@ -25,6 +25,7 @@ from leaderboard.core.text.baselines import baseline_label
 from leaderboard.core.work_requests import request_certainty, request_statistics
 from leaderboard.models import (
     DECLARED_NUMBERS,
+    REFERENCE_TYPES,
     Benchmark,
     BenchmarkMember,
     BenchmarkVersion,
@@ -301,8 +302,9 @@ def _read_entry_rows(entries: QuerySet[Entry], *extra_columns: str) -> list[dict
 def result_facts(dataset_id: int, entry: int, row: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts about a new result that the news shows: its score, its baseline's, and the best other one's.
 
-    Scores are published values of the primary measure within the comparison group, or None. `facts` are the dataset's
-    columns. The database selects the best result, so two queries suffice for boards of any size.
+    Scores are published values of the primary measure within the comparison group, or None. References and closed APIs
+    are never the best. `facts` are the dataset's columns. The database selects the best result, so two queries suffice
+    for boards of any size.
     """
     measure: str = facts["primary_measure"]
     other_entries = Entry.objects.filter(
@@ -312,7 +314,8 @@ def result_facts(dataset_id: int, entry: int, row: Mapping[str, Any], facts: Map
     ).exclude(pk=entry)
     value = Cast(KeyTextTransform(measure, "scores"), FloatField())
     order = value.asc() if better(measure) == "lower" else value.desc()
-    leader = other_entries.alias(value=value).filter(value__isnull=False).order_by(order).values_list("scores").first()
+    candidates = other_entries.exclude(Q(run_type__in=REFERENCE_TYPES) | Q(system__closed_api=True))
+    leader = candidates.alias(value=value).filter(value__isnull=False).order_by(order).values_list("scores").first()
     baseline = other_entries.filter(is_baseline=True).values_list("scores", "system__name").first()
     return {
         "measure": measure,

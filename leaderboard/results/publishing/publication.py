@@ -28,17 +28,12 @@ from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from evaluation.statistics.ladder import is_improvement, paired_standard_error
-from leaderboard.models import Dataset, Entry, Evaluation, Round, Seed, Team, User
+from leaderboard.models import REFERENCE_TYPES, Dataset, Entry, Evaluation, Round, Seed, Team, User
 from leaderboard.results import protection
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board, lock_boards
 from leaderboard.results.records import entry_evaluations, mean_values
 from leaderboard.results.significance.hidden import keep_least_difference
-from leaderboard.results.values import (
-    comparison_group,
-    published_private_scores,
-    published_result,
-    score_result,
-)
+from leaderboard.results.values import comparison_group, published_private_scores, published_result, score_result
 
 Visibility = Entry.Visibility
 #: Maximum number of results per team, and per person over all teams, on a competition's board outside of rounds.
@@ -98,10 +93,7 @@ def _known_results(dataset: Dataset, team: Team | None, submitter: User | None) 
 def _public_baseline(dataset: Dataset, evaluation: Evaluation) -> QuerySet[Entry]:
     """Return the public baseline, with which a first result is compared."""
     return Entry.objects.filter(
-        dataset=dataset,
-        comparison_group=comparison_group(evaluation),
-        is_baseline=True,
-        visibility=Visibility.PUBLIC,
+        dataset=dataset, comparison_group=comparison_group(evaluation), is_baseline=True, visibility=Visibility.PUBLIC
     )
 
 
@@ -182,11 +174,15 @@ def update_shown(dataset: Dataset) -> set[int]:
 
 
 def _best_entries(entries: Sequence[Entry], measure: str) -> set[int]:
-    """Return the ids of the best entries per round and comparison group, within the limits of teams and submitters."""
+    """Return the ids of the best entries per round and comparison group, within the limits of teams and submitters.
+
+    References only use what other entries leave of the limits.
+    """
     limits = dict(Round.objects.filter(entries__in=entries).values_list("pk", "visible_per_team"))
     counts: Counter[tuple[Any, ...]] = Counter()
     best_ids: set[int] = set()
-    for entry in sorted(entries, key=lambda candidate: candidate.scores.get(measure, float("-inf")), reverse=True):
+    ranked = sorted(entries, key=lambda candidate: candidate.scores.get(measure, float("-inf")), reverse=True)
+    for entry in sorted(ranked, key=lambda candidate: candidate.run_type in REFERENCE_TYPES):
         board = (entry.round_id, entry.comparison_group)
         limited_keys: list[tuple[Any, ...]] = [("team", entry.system.team_id, *board)]
         if entry.submitter_id is not None:
