@@ -44,6 +44,8 @@ _KEY = ("judge", "query_id", "answer")
 #: Fields of a judge. The first three identify the judge.
 _RECORD: dict[str, type] = {"kind": str, "model": str, "prompt": str, "date": str, "requests": int, "failures": int}
 _IDENTITY = ("kind", "model", "prompt")
+#: Digits, Cyrillic, and Greek letters that look like Latin letters, in lower case, and these letters.
+_LOOK_ALIKES = str.maketrans("01iаеорсухіјѕԁһԝвнмткαβεηικμνορτυχ", "ollaeopcyxljsdhwbhmtkabehlkmnoptyx")
 _PROBLEMS = {
     "label": ("{lines} not a label of an answer, a judge, or the nuggets of a query",
         'Write lines such as {"judge": "Ana", "kind": "person", "query_id": "q1", "answer": "Paris", "correct": 1}.'),
@@ -52,6 +54,8 @@ _PROBLEMS = {
         "`kind` person or model, and other facts as short texts."),
     "judge_changed": ("{lines} with another kind, model, or prompt than earlier labels of the judge",
         "Give the judge another name, so that scores of different judges are not mixed."),
+    "similar_judge": ("{lines} with a judge whose name looks like that of another judge: {similar}",
+        "Write the name of the same judge in the same way, and give other judges clearly different names."),
     "unknown_query": ("{lines} with a query that is not in the dataset", "Write query ids as in the queries file."),
     "correct": ("{lines} with a value of `correct` that is not a number from 0 to 1", "Write 0, 1, or a share."),
     "nuggets": (f"{{lines}} with unusable nuggets, or a label without one of {', '.join(SUPPORT)} for each of them",
@@ -80,7 +84,7 @@ def read_labels(path: Path | bytes, queries: Collection[str] | None = None, know
     `queries` are the ids of the dataset's queries, and `known` contains the judges of earlier labels. Raises
     InvalidContent with every problem of the file.
     """
-    problems, labels, numbers = LineProblems(), Labels(), dict[Key, int]()
+    problems, labels, numbers, similar = LineProblems(), Labels(), dict[Key, int](), set[str]()
     judges = {
         key[0]: {name: record.get(name) for name in _IDENTITY} for key, record in judge_records(known or {}).items()
     }
@@ -94,6 +98,9 @@ def read_labels(path: Path | bytes, queries: Collection[str] | None = None, know
             problems.note("label", number)
         elif judge and not (_is_judge(judge, stated) and len(judges.keys() | {judge}) <= MAX_JUDGES):
             problems.note("judge", number)
+        elif known is not None and (alike := _similar_names(judge, judges)):
+            problems.note("similar_judge", number)
+            similar.update(alike)
         elif judge:
             labels[judge, "", ""] = earlier = judges.setdefault(judge, {})
             if any(earlier.get(name) not in (None, stated[name]) for name in _IDENTITY if name in stated):
@@ -114,7 +121,7 @@ def read_labels(path: Path | bytes, queries: Collection[str] | None = None, know
         if "nuggets" in labels[key] and (not ids or (key[2] and not _is_support(nuggets, ids))):
             problems.note("nuggets", number)
     if problems:
-        raise InvalidContent.build(*problems.report(_PROBLEMS))
+        raise InvalidContent.build(*problems.report(_PROBLEMS, similar=", ".join(sorted(similar))))
     if not labels:
         raise InvalidContent.from_text(_PROBLEMS, "empty")
     return labels
@@ -139,6 +146,16 @@ def _is_judge(name: str, stated: Mapping[str, Any]) -> bool:
     return bool(is_name and is_typed and is_short and stated.get("kind") in ("person", "model"))
 
 
+def _similar_names(name: str, judges: Collection[str]) -> list[str]:
+    """Return the other names that differ only in case, separators, and characters that look alike."""
+
+    def skeleton(text: str) -> str:
+        letters = unicodedata.normalize("NFKC", text).casefold().translate(_LOOK_ALIKES)
+        return "".join(filter(str.isalnum, letters))
+
+    return [] if name in judges else [each for each in judges if skeleton(each) == skeleton(name)]
+
+
 def _nugget_ids(nuggets: Any) -> set[str]:
     """Return the ids of the nuggets of a query, empty if they are unusable."""
     rows = [row for row in nuggets if isinstance(row, dict)] if isinstance(nuggets, list) else []
@@ -147,9 +164,7 @@ def _nugget_ids(nuggets: Any) -> set[str]:
 
 
 def _is_support(support: Any, ids: set[str]) -> bool:
-    return (
-        isinstance(support, dict) and support.keys() == ids and all(str(each) in SUPPORT for each in support.values())
-    )
+    return isinstance(support, dict) and support.keys() == ids and set(map(str, support.values())) <= SUPPORT.keys()
 
 
 def write_labels(labels: Labels, target: Path) -> None:
@@ -165,8 +180,15 @@ def write_labels(labels: Labels, target: Path) -> None:
 def merge_labels(old: Labels, new: Labels, policy: MergePolicy) -> Labels:
     """Return the labels, nuggets, and judges of both. `policy` decides between different fields of a key.
 
-    With `MergePolicy.HIGHEST`, a new label replaces an old one with a lower degree of correctness.
+    With `MergePolicy.HIGHEST`, a new label replaces an old one with a lower degree of correctness. A nugget whose text
+    differs has the old text, or with `MergePolicy.REPLACE` the new one. Labels of the other text are dropped.
     """
+    old, new = ({key: dict(fields) for key, fields in labels.items()} for labels in (old, new))
+    changed, outdated = changed_nuggets(old, new), old if policy == MergePolicy.REPLACE else new
+    for key in [key for key in outdated if key[2] and key[1] in changed]:
+        outdated[key].pop("nuggets", None)
+        if not outdated[key]:
+            del outdated[key]
     merged = dict(old)
     for key, fields in new.items():
         earlier = old.get(key, {})
@@ -174,6 +196,15 @@ def merge_labels(old: Labels, new: Labels, policy: MergePolicy) -> Labels:
         replaces = policy == MergePolicy.REPLACE or is_higher or not key[1]
         merged[key] = {**earlier, **fields} if replaces else {**fields, **earlier}
     return merged
+
+
+def changed_nuggets(old: Labels, new: Labels) -> set[str]:
+    """Return the ids of the queries that have a nugget with different texts."""
+    old_texts, new_texts = (
+        {(key[1], row["id"]): row["text"] for key, fields in labels.items() if not key[0] for row in fields["nuggets"]}
+        for labels in (old, new)
+    )
+    return {key[0] for key, text in new_texts.items() if old_texts.get(key, text) != text}
 
 
 def compare_labels(old: Labels, new: Labels) -> dict[str, int]:

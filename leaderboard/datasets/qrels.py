@@ -10,22 +10,23 @@ topics, and document ids once.
 """
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from django.conf import settings
-from django.db.models import F, Max
+from django.db.models import Max
 
 from evaluation.archives.compression import open_blocks
 from evaluation.collections.beir import read_queries
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.judgements import qrels as judged
-from evaluation.judgements.answers import read_answers
+from evaluation.judgements.answers import Answers, read_answers
 from evaluation.judgements.labels import LABEL_MEASURES, Labels, label_measure, read_labels
 from evaluation.judgements.qrels import read_excluded
 from evaluation.judgements.splits import QueryParts, read_parts, write_parts
@@ -68,6 +69,8 @@ def _cached_reader(
 
 _judgements = _cached_reader(judged.read_qrels, Area.QRELS)
 _open_judgements = _cached_reader(judged.read_qrels, Area.OPEN_QRELS, local_path)
+_open_answers = _cached_reader(partial(read_answers, try_patterns=False), Area.OPEN_QRELS, local_path)
+_open_labels = _cached_reader(read_labels, Area.OPEN_QRELS, local_path, _VERIFICATION_CACHE_SIZE)
 _parts = _cached_reader(read_parts, Area.QRELS)
 _answers = _cached_reader(partial(read_answers, try_patterns=False), Area.QRELS)
 _subtopics = _cached_reader(read_subtopics, Area.QRELS)
@@ -146,7 +149,7 @@ def open_judgements(dataset: Dataset) -> judged.Qrels:
     if has_agreement(dataset):
         raise JudgementsNotOpen(dataset.slug)
     try:
-        return _load_open(qrels.sha256)
+        return _load_open(qrels.sha256, _judgements, _open_judgements)
     except JudgementsNotCopied as error:  # the scorer copies them within seconds
         raise JudgementsNotOpen(dataset.slug) from error
 
@@ -159,7 +162,24 @@ def load_open_qrels(row: Qrels) -> judged.Qrels:
         JudgementsNotCopied: Without private storage, until they are copied.
     """
     _require_open(row)
-    return _load_open(row.sha256)
+    return _load_open(row.sha256, _judgements, _open_judgements)
+
+
+def open_answers(dataset: Dataset, query_id: str) -> tuple[Sequence[str], Labels]:
+    """Return a query's correct answers or their patterns, and all labels, of the current judgments, which must be open.
+
+    They are empty if there are none, or if they are not copied yet.
+
+    Raises the same exception as `open_judgements`.
+    """
+    open_judgements(dataset)
+    row, answers, labels = dataset.current_qrels or Qrels(), Answers(), Labels()
+    with suppress(JudgementsNotCopied):
+        if row.answers_sha256:
+            answers = _load_open(row.answers_sha256, _answers, _open_answers).get(query_id, answers)
+        if row.labels_sha256:
+            labels = _load_open(row.labels_sha256, _labels, _open_labels)
+    return answers.texts or [pattern.pattern for pattern in answers.patterns], labels
 
 
 def open_qrels_path(row: Qrels) -> Path:
@@ -173,29 +193,31 @@ def _require_open(row: Qrels) -> None:
         raise JudgementsNotOpen(row.version.dataset.slug)
 
 
-def _load_open(sha256: str) -> judged.Qrels:
-    """Return open judgments by checksum, from private storage or else from the copies.
+def _load_open(sha256: str, read_private: Callable[[str], T], read_copy: Callable[[str], T]) -> T:
+    """Return open judgments, answers, or labels by checksum, from private storage or else from the copies.
 
     Raises JudgementsNotCopied if a process without private storage finds no copy.
     """
     if settings.PRIVATE_STORAGE:
-        return _judgements(sha256)
+        return read_private(sha256)
     try:
-        return _open_judgements(sha256)
+        return read_copy(sha256)
     except FileNotFoundError as error:
         raise JudgementsNotCopied(sha256) from error
 
 
 def copy_open_judgements() -> int:
-    """Copy open judgments of published datasets for processes without private storage, and return their number.
+    """Copy open judgments of published datasets for processes without private storage, and return the number of files.
 
-    Copies that are no longer open or current are removed.
+    They include correct answers and labels. Copies that are no longer open or current are removed.
 
     Raises:
         FileNotFoundError: For judgments that are missing in private storage, after all others were copied.
     """
     open_datasets = Dataset.objects.filter(state=Dataset.State.PUBLISHED, hidden=False).exclude(current_qrels=None)
-    checksums = set(open_datasets.values_list("current_qrels__sha256", flat=True))
+    names = ("sha256", "answers_sha256", "labels_sha256")
+    rows = open_datasets.values_list(*(f"current_qrels__{name}" for name in names))
+    checksums = set(filter(None, chain.from_iterable(rows)))
     missing_checksums = []
     for sha256 in checksums:
         if path_of(Area.OPEN_QRELS, sha256).exists():
@@ -377,14 +399,15 @@ def current_or_next_qrels(
 
     `note` describes additions to `made_from`. `files` are `answers_sha256`, `subtopics_sha256`, and `labels_sha256`.
     Without the first two, the row has the answers and subtopics of an existing row or of `made_from`. Without
-    `labels_sha256`, it has the labels of `made_from`, by default the dataset's current qrels.
+    `labels_sha256`, it has the labels of `made_from`, by default the dataset's current qrels if the queries are equal.
     """
     if made_from is not None:
         files = {name: getattr(made_from, name) for name in ("answers_sha256", "subtopics_sha256")} | dict(files)
-    labels_source = made_from or version.qrels.filter(split=split, version__dataset__current_qrels=F("pk")).first()
-    if not files.get("labels_sha256") and labels_source is not None and labels_source.labels_sha256:
-        files = {**files, "labels_sha256": labels_source.labels_sha256}
-        judged_by = {**(judged_by or {}), "labels": labels_source.judged_by["labels"]}
+    source = made_from or version.dataset.current_qrels
+    has_labels = source is not None and source.labels_sha256 and source.version.queries_sha256 == version.queries_sha256
+    if source is not None and has_labels and not files.get("labels_sha256"):
+        files = {**files, "labels_sha256": source.labels_sha256}
+        judged_by = {**(judged_by or {}), "labels": source.judged_by["labels"]}
     file_columns = {"labels_sha256": ""} | {name: sha256 for name, sha256 in files.items() if sha256}
     rows = version.qrels.filter(split=split, sha256=judgements.sha256, **file_columns)
     row = rows.order_by("-number").first()

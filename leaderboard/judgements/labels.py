@@ -9,6 +9,7 @@ import orjson
 from evaluation.collections.beir import read_queries
 from evaluation.judgements.labels import (
     Labels,
+    changed_nuggets,
     compare_labels,
     judge_records,
     labeled_answers,
@@ -90,6 +91,7 @@ def compare_label_import(import_: JudgementImport, qrels: Qrels) -> dict[str, An
     counts = {
         "agreement": summarize_judges(merged)["agreement"],
         "unknown_answers": sum(key[1:] not in answers for key in labeled_answers(new_labels)),
+        "changed_nuggets": len(changed_nuggets(old_labels, new_labels)),
         "unlabeled": count_unlabeled(find_unlabeled(answers, merged, qrels)),
     }
     all_counts = {**import_.counts, **compare_labels(old_labels, new_labels), **counts}

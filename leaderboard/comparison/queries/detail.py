@@ -8,16 +8,19 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
+from django.utils.translation import gettext as _
+
 from evaluation.collections.excerpts import Excerpt
 from evaluation.runs.top_documents import displayed_documents
 from leaderboard.boards.state import Parameters, build_query, choice, last_value
 from leaderboard.comparison.queries.collection import OpenCollection, query_url
-from leaderboard.comparison.queries.responses import ShownResponse, correct_answers, shown_responses
+from leaderboard.comparison.queries.responses import ShownResponse, shown_responses
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import canonical_name
 from leaderboard.core.text import numbers
 from leaderboard.datasets.derived_files import excerpts, top_documents
-from leaderboard.models import Entry, Run
+from leaderboard.datasets.qrels import open_answers
+from leaderboard.models import REFERENCE_TYPES, Entry, Run
 from leaderboard.results.records import entries_with_values, entry_evaluations, measure_values
 
 #: Maximum number of systems side by side, and the number shown by default.
@@ -113,7 +116,8 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
         relevant = grades.get(name, -1) >= dataset.relevance_level
         found, anchor = found_by.get(name, 0), anchors.get(name, "")
         documents[name] = RankedDocument(name, excerpts_by_id.get(name), grades.get(name), relevant, found, anchor)
-    responses = shown_responses(selected_entries, query_id)
+    correct_answers, labels = open_answers(dataset, query_id)
+    responses = shown_responses(selected_entries, query_id, labels)
     rankings = []
     for ranking, (entry, top_ids) in zip(
         _rankings(selected_entries, measure, row), documents_by_entry.items(), strict=True
@@ -125,7 +129,7 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
         "id": query_id,
         "text": collection.text(query_id),
         "measure": measure,
-        "correct_answers": correct_answers(dataset.current_version, query_id),
+        "correct_answers": correct_answers,
         "has_responses": bool(responses),
         "rankings": rankings,  # One row per rank, padded if a ranking is shorter.
         "rows": list(zip_longest(*(ranking.documents or () for ranking in rankings))),
@@ -169,7 +173,7 @@ def _rankings(selected_entries: Sequence[Entry], measure: str, row: int) -> list
         QueryRanking(
             system=entry.system.name,
             slug=entry.system.slug,
-            configuration=entry.configuration,
+            configuration=", ".join(filter(None, [entry.configuration, _(REFERENCE_TYPES.get(entry.run_type, ""))])),
             is_baseline=entry.is_baseline,
             value=numbers.format_value(value, 3),
             delta="" if delta is None else numbers.signed(delta, 3),

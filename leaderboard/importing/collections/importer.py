@@ -157,11 +157,8 @@ def _check_options(options: ImportOptions, dataset: Dataset | None) -> Iterator[
     if options.baseline is not None and not options.baseline.is_file():
         yield problem("baseline", f"the file {options.baseline} does not exist", "Enter the path of a run file.")
     if options.protection == Protection.COMPETITION and not options.hidden:
-        message, hint = (
-            "a competition needs hidden judgments",
-            "Leave out --open, or --protection competition.",
-        )
-        yield problem("nothing_to_protect", message, hint)
+        hint = "Leave out --open, or --protection competition."
+        yield problem("nothing_to_protect", "a competition needs hidden judgments", hint)
     try:
         Dataset(slug=options.slug, **{"name": options.slug, **options.columns()}).full_clean(
             exclude=["measures"], validate_unique=False
@@ -307,6 +304,10 @@ def _choose_qrels(
     files = {name: file.sha256 for name, file in inputs.items() if file}
     judged_by = {"stated": options.judged_by} if options.judged_by else None
     new_qrels = current_or_next_qrels(version, options.split, judgements, files=files, judged_by=judged_by)
+    old_labels = dataset.current_qrels.judged_by.get("labels") if dataset.current_qrels else None
+    if old_labels and not new_qrels.labels_sha256:
+        judges = ", ".join(judge["name"] for judge in old_labels["judges"])
+        changes.append(f"labels of answers by {judges} (dropped, because the queries differ; import them again)")
     if dataset.current_version_id != version.pk or not must_rescore(dataset, new_qrels):
         return new_qrels, False
     pending_rescore = get_pending_rescore(dataset)

@@ -123,6 +123,8 @@ def _summary(counts: dict[str, Any]) -> str:
     unlabeled = [f"Answers without a label of {row['judge']}: {row['answers']:,}." for row in rows]
     if "unknown_answers" in counts:
         unlabeled.append(f"Labels without a matching answer: {counts['unknown_answers']:,}.")
+    if number := counts.get("changed_nuggets"):
+        unlabeled.append(f"Queries with other texts of nuggets: {number:,}. Labels of the texts not used are dropped.")
     return (
         f"{counts['new']:,} new, {counts['same']:,} the same, {format_count(counts['conflicts'], 'conflict')} "
         f"({counts['raised']:,} higher, {counts['lowered']:,} lower); "

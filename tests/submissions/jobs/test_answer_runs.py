@@ -11,13 +11,20 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
+from leaderboard.boards.news import news_page
+from leaderboard.comparison.selection import entries_of_systems
+from leaderboard.comparison.table import compare
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.runs import run_path
-from leaderboard.models import Benchmark, Dataset, Entry, Run
+from leaderboard.importing.collections.importer import import_dataset
+from leaderboard.importing.collections.source import ImportOptions
+from leaderboard.judgements.rescoring.switch import switch_board
+from leaderboard.models import Benchmark, Dataset, Entry, Rescore, Run
 from leaderboard.results.measures import RefusedMeasures, set_measures
 from leaderboard.results.publishing.protection import request_change
 from leaderboard.results.publishing.publication import publish_due
 from leaderboard.results.publishing.visibility import name_baseline
+from submissions.jobs.runner import drain_queue
 from submissions.models import Flag, Submission
 from submissions.queue.queue import create_requested_jobs
 from tests.factories import make_user
@@ -221,7 +228,7 @@ def test_references_are_shown_without_a_rank_and_the_verdict_names_them(
     ranks = {row["system"]: row["rank"] for row in board["rows"] if row["values"].get("EM") is not None}
     assert ranks == {"Agent": 1, "Gold": None, "Floor": None}
     page = " ".join(re.sub("<[^>]*>", "", client.get(f"/datasets/{SLUG}/").content.decode()).split())
-    assert "gold evidence 1.000, closed book 0.500" in page
+    assert "gold evidence 1.000 (Gold), closed book 0.500 (Floor)" in page
     assert "4 searches per query, 0.5 USD per query, as stated" in page
     assert "They show the range in which other systems are expected." in page
     with acting(None, "a floor"):
@@ -230,6 +237,48 @@ def test_references_are_shown_without_a_rank_and_the_verdict_names_them(
     assert "leads Floor by 33%" in page
     results = [row["certainty"] for row in board["rows"] if row["system"] == "Gold"]
     assert results == [None] or results[0]["rank_low"] is None
+
+
+def test_a_reference_is_not_used_as_the_result_of_its_system(tmp_path: Path, api: Api, client: Client) -> None:
+    import_capitals(tmp_path)
+    wrong = {"q4": {"answer": "?"}, "q5": {"answer": "?"}}
+    submit(api, answer_run({**wrong, "q3": {"answer": "?"}}), system="Rival")
+    submit(api, answer_run(wrong), system="Agent")
+    for name, changes in (("all", {}), ("some", {"q0": {"answer": "?"}})):
+        submit(api, answer_run(changes), system="Agent", run_type="gold", configuration=name)
+    page = " ".join(re.sub("<[^>]*>", "", client.get(f"/datasets/{SLUG}/").content.decode()).split())
+    assert "References: gold evidence 1.000 (Agent, best of 2)" in page
+    assert {item.note.partition(" ")[2][:5]: item.new_best for item in news_page(1)[1] if item.system} == {
+        "0.500": False, "0.667": True, "1.000": False, "0.833": False
+    }  # fmt: skip
+    comparison = compare(["rival", "agent"], entries_of_systems(["rival", "agent"]), "EM")
+    assert [cell.value for row in comparison.rows for cell in row.cells] == [0.5, pytest.approx(2 / 3)]
+    page = client.get(f"/datasets/{SLUG}/queries/q4/").content.decode()
+    assert "Oslo</b>\n" not in page.split("rankings")[1]
+    assert "0.667 · 1 of 2" in client.get(f"/systems/agent/badge.svg?dataset={SLUG}").content.decode()
+    submit(api, answer_run(citations=[]), system="Floor", run_type="closed")
+    assert "1.000, closed book" in client.get(f"/systems/floor/badge.svg?dataset={SLUG}").content.decode()
+    assert "<small>closed book</small>" in client.get("/compare/?system=agent&system=floor").content.decode()
+    assert "<small>closed book</small>" in client.get(f"/datasets/{SLUG}/queries/q4/").content.decode()
+
+
+def test_query_pages_show_the_answers_that_the_scores_used(tmp_path: Path, api: Api, client: Client) -> None:
+    import_capitals(tmp_path)
+    submit(api, answer_run(), system="Agent")
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text(answers.read_text().replace("Oslo", "Kristiania"))
+    import_dataset(tmp_path, ImportOptions(slug=SLUG, primary="EM", hidden=False))
+    page = client.get(f"/datasets/{SLUG}/queries/q4/").content.decode()
+    assert "EM 1.000" in page
+    assert "<b>Oslo</b>" in " ".join(page.split("pager")[0].split())
+    assert "Kristiania" not in page
+    create_requested_jobs()
+    drain_queue("score", "test-worker")
+    with acting(None, "other answers"):
+        switch_board(Rescore.objects.get(state=Rescore.State.READY))
+    page = client.get(f"/datasets/{SLUG}/queries/q4/").content.decode()
+    assert "EM 0.000" in page
+    assert "<b>Kristiania</b>" in page
 
 
 def test_figures_draw_quality_against_stated_costs(tmp_path: Path, api: Api, client: Client) -> None:

@@ -18,8 +18,11 @@ from django.test import Client
 from sklearn.metrics import cohen_kappa_score
 
 from leaderboard.core.audit import acting
+from leaderboard.datasets.qrels import copy_open_judgements
+from leaderboard.importing.collections.importer import import_dataset
+from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.judgements import chat_judge
-from leaderboard.judgements.rescoring.switch import switch_board
+from leaderboard.judgements.rescoring.switch import get_comparison, switch_board
 from leaderboard.models import AuditRecord, Dataset, Entry, Evaluation, JudgementImport, Pool, Qrels, Rescore, User
 from submissions.jobs.runner import drain_queue
 from submissions.queue.queue import create_requested_jobs
@@ -87,8 +90,8 @@ def merge(client: Client, lines: list[Any], policy: str = "keep") -> str:
     return page
 
 
-def submit(api: Api, run: bytes, system: str) -> None:
-    api.submit(run, dataset=SLUG, system=system)
+def submit(api: Api, run: bytes, system: str, **fields: Any) -> None:
+    api.submit(run, dataset=SLUG, system=system, **fields)
     work()
 
 
@@ -133,6 +136,43 @@ def test_labels_score_runs_whose_answers_are_all_labeled(
     assert [row.labels_sha256 != "" for row in Qrels.objects.order_by("number")] == [False, True, True]
     assert len({row.sha256 for row in Qrels.objects.all()}) == 1
     assert Evaluation.objects.filter(run__system__name="First").count() == 3
+
+
+def test_comparisons_of_a_rescore_do_not_rank_references(tmp_path: Path, api: Api, judge: Client) -> None:
+    import_capitals(tmp_path)
+    submit(api, answer_run({"q5": {"answer": "?"}}), "Agent")
+    submit(api, answer_run(), "Gold", run_type="gold")
+    address = send(judge, all_labels())["Location"]
+    scorer()
+    judge.post(address, {"merge": "Merge", "policy": "keep", "why": "as judged"})
+    scorer()
+    scorer()
+    rows = {row["system"]: row for row in get_comparison(Rescore.objects.get(state=Rescore.State.READY))["rows"]}
+    assert (rows["Gold"]["rank_before"], rows["Gold"]["rank_after"]) == ({}, {})
+    assert (rows["Agent"]["rank_before"]["EM"], rows["Agent"]["rank_after"]["EM"]) == (1, 1)
+    assert "run_type" not in rows["Agent"], "another key would change the digests of open comparisons"
+
+
+def test_query_pages_show_the_labels_of_each_judge(
+    tmp_path: Path, api: Api, judge: Client, client: Client, settings: Any
+) -> None:
+    import_capitals(tmp_path)
+    submit(api, answer_run(), "First")
+    submit(api, answer_run({"q5": {"answer": "Quito"}}), "Second")
+    nuggets = [{"id": name, "text": name, "vital": True} for name in "abc"]
+    support = {"a": "partial_support", "b": "support", "c": "not_support"}
+    lines = [*all_labels(), {"query_id": "q5", "nuggets": nuggets}]
+    lines += [label("q5", "Lima", 0.25, "Ben", nuggets=support)]
+    merge(judge, lines)
+    page = one_line(client.get(f"/datasets/{SLUG}/queries/q5/").content.decode())
+    assert page.count("Ana: incorrect") == 1
+    assert page.count("Ben: 0.25 correct, 1.5 of 3 nuggets") == 1
+    assert "Ana: correct" in client.get(f"/datasets/{SLUG}/queries/q0/").content.decode()
+    copy_open_judgements()
+    settings.PRIVATE_STORAGE = False  # a web server reads the copies
+    page = client.get(f"/datasets/{SLUG}/queries/q4/").content.decode()
+    assert "Ana: correct" in page
+    assert "<b>Oslo</b>" in page.split("pager")[0]
 
 
 def test_judges_are_compared_and_never_mixed(tmp_path: Path, api: Api, judge: Client, client: Client) -> None:
@@ -196,6 +236,63 @@ def test_nuggets_are_scored_as_recall(tmp_path: Path, api: Api, judge: Client) -
     assert means("First")["NuggetR(judge='Ana')"] == pytest.approx((0.75 * 5 + 0) / 6)
     assert means("First")["VitalR(judge='Ana')"] == pytest.approx(0.5 * 5 / 6)
     assert CORRECT_BY_ANA not in means("First")
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("keep", 0.5), ("replace", 1)])
+def test_labels_of_nuggets_with_another_text_are_dropped(
+    policy: str, expected: float, tmp_path: Path, api: Api, judge: Client
+) -> None:
+    import_capitals(tmp_path)
+    submit(api, answer_run(), "First")
+
+    def lines(text: str, support: str, judge: str) -> list[Any]:
+        nuggets = [{"id": "a", "text": text, "vital": True}]
+        labels = [
+            label(query, answers[0], None, judge, nuggets={"a": support if query == "q0" else "support"})
+            for query, answers in ANSWERS.items()
+        ]
+        others = [{"query_id": query, "nuggets": [{**nuggets[0], "text": "same"}]} for query in list(ANSWERS)[1:]]
+        return [{"query_id": "q0", "nuggets": nuggets}, *others, *labels]
+
+    merge(judge, lines("is in France", "partial_support", "Ana"))
+    page = merge(judge, lines("is in Texas", "support", "Ben"), policy)
+    assert "<dt>Queries with nuggets of the same id and another text</dt><dd>1<p" in page
+    judge_name, other_name = ("Ana", "Ben") if policy == "keep" else ("Ben", "Ana")
+    assert means("First")[f"NuggetR(judge='{judge_name}')"] == pytest.approx((expected + 5) / 6)
+    assert f"NuggetR(judge='{other_name}')" not in means("First")
+
+
+def test_judges_with_similar_names_are_refused(tmp_path: Path, api: Api, judge: Client) -> None:
+    import_capitals(tmp_path)
+    submit(api, answer_run(), "First")
+    merge(judge, [*all_labels(), label("q0", "Paris", 1, "GPT-4o 1"), label("q0", "Paris", 1, "Anna")])
+    for name, similar in (
+        ("ana", "Ana"), ("A na", "Ana"), ("\u0410\u043da", ""), ("\u0391na", "Ana"), ("An\u0430", "Ana"),
+        ("gpt4o-l", "GPT-4o 1"), ("\uff21na", "Ana"), ("Anna", ""), ("Anne", ""),
+    ):  # fmt: skip
+        answer = send(judge, [label("q1", "Berlin", 1, name)])
+        assert answer.status_code == (400 if similar else 302), name
+        if similar:
+            assert f"a judge whose name looks like that of another judge: {similar}<" in answer.content.decode(), name
+    answer = send(judge, [label("q1", "Berlin", 1, name) for name in ("Ben", "BEN")])
+    assert "another judge: Ben<" in answer.content.decode()
+
+
+def test_a_new_version_keeps_the_labels_unless_its_queries_differ(tmp_path: Path, api: Api, judge: Client) -> None:
+    import_capitals(tmp_path)
+    submit(api, answer_run(), "First")
+    merge(judge, all_labels())
+    options = ImportOptions(slug=SLUG, primary="EM", measures=(CORRECT_BY_ANA,), hidden=False)
+    with (tmp_path / "corpus.jsonl").open("a") as corpus:
+        corpus.write('{"_id": "d30", "title": "", "text": "another one"}\n')
+    imported = import_dataset(tmp_path, options)
+    assert imported.version.number == 2
+    submit(api, answer_run({"q0": {"citations": ["d30"]}}), "Second")
+    assert means("Second")[CORRECT_BY_ANA] == pytest.approx(5 / 6)
+    queries = tmp_path / "queries.jsonl"
+    queries.write_text(queries.read_text().replace("number 1?", "number one?"))
+    imported = import_dataset(tmp_path, options)
+    assert "labels of answers by Ana (dropped, because the queries differ; import them again)" in imported.changes
 
 
 def test_relevance_judgments_keep_the_labels(tmp_path: Path, api: Api, judge: Client, judith: User) -> None:
