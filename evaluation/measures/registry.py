@@ -9,8 +9,7 @@ reference of `evaluation.verification.references`. Also add the measure to `MEAS
 A registered measure is not yet a column. `manage.py set_measures` makes it a column of a dataset. Runs are scored with
 `DEFAULT_MEASURES`, which new datasets show, and the dataset's own measures. Earlier results lack the values of a new
 measure until they are scored again, for example when their dataset is rescored with new judgments
-(`leaderboard.judgements.rescoring`). If a measure can reveal hidden judgments, add its name to `REVEALING` in
-`leaderboard.results.values`.
+(`leaderboard.judgements.rescoring`). Set `reveals_judged` if a measure can reveal hidden judgments.
 """
 
 import math
@@ -64,6 +63,11 @@ class Family:
     reads_subtopics: bool = False
     #: Whether documents that are judged only for other queries count as judged.
     looks_elsewhere: bool = False
+    #: Whether a query's value depends on other queries. It is shown neither for some of the queries nor for hidden
+    #: judgments, and has no tests.
+    spans_queries: bool = False
+    #: Whether values reveal which documents are judged.
+    reveals_judged: bool = False
     higher_is_better: bool = True
     #: Number of documents that the measure needs if it has no cutoff.
     depth: int = 0
@@ -186,16 +190,21 @@ def upper_bound(measure: str) -> Family:
         "is the lower end, where none of them is relevant.",
         f"Maximum of {measure}@k over all assignments of grades in use to unjudged documents among the first k",
         "Moffat & Zobel, TOIS 27(1), 2008 (the residual of RBP)", "required", measure != "nDCG", measure,
+        reveals_judged=True,
     )  # fmt: skip
+
+
+#: Family of measures of responses, and of those that compare them with correct answers.
+_ResponseFamily = partial(Family, cutoff="none", binary=False, reads_responses=True)
+_AnswerFamily = partial(_ResponseFamily, reads_answers=True)
 
 
 def _stated_figure_family(name: str, description: str) -> Family:
     """Return the family of a figure that answer runs state for each query."""
-    return Family(
+    return _ResponseFamily(
         name, formulas.ResponseScore(name), references.stated_figure(STATED_FIGURES[name]),
         f"{description}, as stated in the run. A query without response counts as 0.",
-        "Mean over the judged queries", "answer run", "none", binary=False, reads_responses=True,
-        higher_is_better=False,
+        "Mean over the judged queries", "answer run", higher_is_better=False, reveals_judged=True,
     )  # fmt: skip
 
 
@@ -215,55 +224,51 @@ _LABEL_DESCRIPTIONS = {
 def label_family(measure: str, judge: str) -> Family:
     """Return the family of a measure of labels by a judge, who is part of its name: `Correct(judge='Ana')`."""
     description, definition, source = _LABEL_DESCRIPTIONS[measure]
-    return Family(
+    return _ResponseFamily(
         measure, formulas.ResponseScore(label_measure(measure, judge)),
         ResponseReference(references.LabeledAnswers(measure, judge), reads_labels=True),
         f"{description} A query without answer counts as 0. A run has no value unless all answers are labeled.",
-        definition, source, "none", binary=False, parameter=f"judge='{judge}'", reads_responses=True,
+        definition, source, parameter=f"judge='{judge}'",
     )  # fmt: skip
 
 
 _SQUAD = "Rajpurkar et al., EMNLP 2016, section 6.1"
+_ALCE = "Gao et al., EMNLP 2023 (ALCE); by qrels as in BrowseComp-Plus"
 
 #: Measures of answer runs.
 _RESPONSE_FAMILIES = (
-    Family(
+    _AnswerFamily(
         "EM", formulas.ResponseScore("EM"), ResponseReference(references.exact_match),
         "Whether the answer equals a correct answer, ignoring case, ASCII punctuation, and English articles.",
-        "1 if the normalized texts are equal, else 0", _SQUAD, "none", binary=False, aliases=("exact_match",),
-        reads_answers=True, reads_responses=True,
+        "1 if the normalized texts are equal, else 0", _SQUAD, aliases=("exact_match",),
     ),
-    Family(
+    _AnswerFamily(
         "AnswerF1", formulas.ResponseScore("AnswerF1"), ResponseReference(references.answer_f1),
         "Overlap of the words of the answer and the most similar correct answer, normalized as for EM.",
-        "2 · P · R / (P + R) over words; the maximum over correct answers", _SQUAD, "none", binary=False,
-        reads_answers=True, reads_responses=True,
+        "2 · P · R / (P + R) over words; the maximum over correct answers", _SQUAD,
     ),
-    Family(
+    _AnswerFamily(
         "AnswerIn", formulas.ResponseScore("AnswerIn"), ResponseReference(references.answer_in),
         "Whether the answer contains a correct answer, compared by tokens as in Answer@k.",
-        "1 if the tokens of a correct answer are consecutive in the answer, else 0", f"{_DPR}, section 5", "none",
-        binary=False, reads_answers=True, reads_responses=True,
+        "1 if the tokens of a correct answer are consecutive in the answer, else 0", f"{_DPR}, section 5",
     ),
-    Family(
+    _AnswerFamily(
         "ECE", formulas.ResponseScore("ECE"), ResponseReference(references.calibration_error),
         "Expected calibration error: difference between stated confidence and share of correct answers (AnswerIn) in "
         "ten bins of confidence. A query without response counts as wrong with confidence 0.",
         "Σ_b (n_b / n) |share correct in bin b − mean confidence in b|; a query’s value is the difference of its bin",
-        "Guo et al., ICML 2017, equation 3", "none", binary=False, reads_answers=True, reads_responses=True,
-        higher_is_better=False,
+        "Guo et al., ICML 2017, equation 3", higher_is_better=False, spans_queries=True,
     ),
     Family(
         "CiteP", formulas.CitationMeasure(formulas.set_precision), PytrecEval("set_P"),
         "Share of the cited documents that are relevant. Write CiteP(rel=2) for a higher level, such as gold documents "
         "among evidence.",
-        "Relevant cited documents / cited documents", "Gao et al., EMNLP 2023 (ALCE); by qrels as in BrowseComp-Plus",
-        "none", reads_responses=True,
+        "Relevant cited documents / cited documents", _ALCE, "none", reads_responses=True,
     ),
     Family(
         "CiteR", formulas.CitationMeasure(formulas.recall), PytrecEval("set_recall"),
-        "Share of the relevant documents that are cited.", "Relevant cited documents / R",
-        "Gao et al., EMNLP 2023 (ALCE); by qrels as in BrowseComp-Plus", "none", reads_responses=True,
+        "Share of the relevant documents that are cited.", "Relevant cited documents / R", _ALCE, "none",
+        reads_responses=True,
     ),
     _stated_figure_family("SearchCalls", "Searches per query"),
     _stated_figure_family("Tokens", "Tokens that the model read and wrote per query"),
@@ -405,20 +410,20 @@ _ALL_FAMILIES = (
         "here; ir_measures, which defines this measure, sorts them by ascending document id, does not round scores to "
         "single precision, and counts negative grades as judged.",
         "Judged documents among the first min(k, retrieved), divided by min(k, retrieved)",
-        "ir_measures", "required", binary=False, aliases=("J@{k}", "judged_at_{k}"),
+        "ir_measures", "required", binary=False, aliases=("J@{k}", "judged_at_{k}"), reveals_judged=True,
     ),
     Family(
         "Hole", formulas.hole, references.hole,
         "Share of unjudged documents among the first k; 0 if nothing was retrieved.",
         "Unjudged documents among the first min(k, retrieved), divided by min(k, retrieved)",
-        _BEIR, "required", binary=False, higher_is_better=False,
+        _BEIR, "required", binary=False, higher_is_better=False, reveals_judged=True,
     ),
     Family(
         "Hole", formulas.hole_anywhere, references.hole_anywhere,
         "Hole@k as defined by BEIR, where documents judged for any query count as judged.",
         "Documents judged for no query among the first min(k, retrieved), divided by min(k, retrieved)",
         f"{_BEIR}, table 4", "required", binary=False, parameter="beir", aliases=("hole_at_{k}",), looks_elsewhere=True,
-        higher_is_better=False,
+        higher_is_better=False, reveals_judged=True,
     ),
     *_RESPONSE_FAMILIES,
     *(label_family(measure, "name") for measure in LABEL_MEASURES),
@@ -427,6 +432,8 @@ _ALL_FAMILIES = (
 
 #: Measure families, keyed by `Family.key`.
 FAMILIES: dict[str, Family] = {family.key: family for family in _ALL_FAMILIES}
+#: Names of measures whose values of a query depend on other queries.
+SPANNING = frozenset(family.name for family in _ALL_FAMILIES if family.spans_queries)
 
 
 #: Version of all stored values. Change it with any formula, the order of ties, or the score of missing queries.
@@ -537,7 +544,7 @@ def parse_measure(text: str) -> Measure:
     if measure is None:
         raise UnknownMeasureError(f"{text!r} {_refusal(text)} {_KNOWN_NAMES}")
     if measure.cutoff is None and measure.family.cutoff == "required":
-        raise UnknownMeasureError(f"{text!r} needs a cutoff, for example {measure.family.name}@10")
+        raise UnknownMeasureError(f"{text!r} needs a cutoff, for example {measure.name}@10")
     if measure.cutoff is not None and not 0 < measure.cutoff <= _HIGHEST_CUTOFF:
         raise UnknownMeasureError(f"the cutoff of {text!r} is not between 1 and {_HIGHEST_CUTOFF:,}")
     return measure
@@ -643,10 +650,14 @@ def _refusal(text: str) -> str:
             return f"is not supported ({reason}). Close: {', '.join(similar).format(k=cutoff)}."
     name = _strip_separators(re.split(rf"{_CUTOFF}[0-9]|[(@]", lowercase_text)[0].strip())
     families = {_strip_separators(family.name): family for family in reversed(FAMILIES.values())} | _BY_NAME
-    names_by_key = {key: item.name + ("" if item.cutoff == "none" else f"@{cutoff}") for key, item in families.items()}
+    names_by_key = {
+        key: each.label.split("@k")[0] + f"@{cutoff}" * (each.cutoff != "none") for key, each in families.items()
+    }
     if name in families and name != "upper":
         cutoff_rules = {"none": "no cutoff", "required": "a cutoff", "optional": "a cutoff or none"}
         level = "rel=2 for a lowest grade" if families[name].binary else "no rel"
+        if families[name].parameter.startswith("judge="):
+            level = f"needs a judge of at most {MAX_NAME} characters in quotes"
         rule = f"{families[name].name} accepts {cutoff_rules[families[name].cutoff]}, and {level}"
         return f"is not supported: {rule}. Close: {names_by_key[name]}."
     suggestions = dict.fromkeys(names_by_key[key] for key in get_close_matches(name[:100], families, 2, 0.75))

@@ -14,7 +14,6 @@ from leaderboard.models import Dataset, Evaluation
 from leaderboard.results.board_rows.revisions import lock_boards
 from leaderboard.results.protection import MAX_MEASURES
 from leaderboard.results.publishing.publication import refresh_scores
-from leaderboard.results.values import REVEALING
 
 #: Default secondary measures of datasets with hidden judgments.
 _HIDDEN_EXTRAS = ("R@100", "R@1000")
@@ -99,7 +98,7 @@ def check_measures(primary: str, secondary: Sequence[str], *, hidden: bool) -> I
             has_unknown = True
             yield problem("unknown_measure", str(error), "Choose one that the page “Measures” lists.")
             continue
-        if hidden and measure.name.startswith(REVEALING):
+        if hidden and (measure.family.reveals_judged or measure.family.spans_queries):
             yield problem(
                 "revealing_measure",
                 f"{measure.name} reveals which documents or queries are judged",

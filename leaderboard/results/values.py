@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from django.db.models import Q
 
-from evaluation.judgements.responses import ECE, STATED_FIGURES
 from evaluation.measures.registry import upper_bound_name
 from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, System
 from leaderboard.results.mteb import ORIGINALS, collection_key
@@ -17,9 +16,6 @@ from leaderboard.results.protection import HIDDEN_DECIMALS, evaluate_parts, get_
 JUDGED, HOLE = "Judged@10", "Hole@10"
 #: Judgment coverage measures in board order.
 JUDGED_MEASURES = (JUDGED, HOLE)
-#: Prefixes of measures that reveal which documents or queries are judged. A team could state a different power of two
-#: for each query and read the judged queries off the mean.
-REVEALING = ("Hole", "Judged", "Upper", ECE, *STATED_FIGURES)
 
 
 def upper_bound_measures(dataset: Dataset) -> tuple[str, ...]:

@@ -118,7 +118,8 @@ def test_how_many_documents_a_measure_needs(name: str, depth: int) -> None:
     ("Accuracy@10", "Success@10"), ("accuracy_at_10", "Success@10"),
     ("dcg@10", "nDCG@10"), ("Rndcg", "nDCG@10"), ("num_rel_ret", "Success@10, R@10, P@10"),
     ("relative_P_5", "P@5, AP, RBP"), ("Bpref@10", "Bpref"), ("nDCG(rel=2)@10", "nDCG@10"),
-    ("P(judged_only=True)@5", "P@5"),
+    ("P(judged_only=True)@5", "P@5"), ("EM@10", "EM"), ("Correct", "Correct(judge='name')"),
+    ("nuggetr(judge=Ana)", "NuggetR(judge='name')"), (f"VitalR(judge='{'x' * 41}')", "VitalR(judge='name')"),
 ])  # fmt: skip
 def test_measures_that_are_not_computed_are_refused_with_close_ones(name: str, close: str) -> None:
     with pytest.raises(UnknownMeasureError) as raised:
