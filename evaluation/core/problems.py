@@ -115,11 +115,11 @@ class LineProblems:
         if len(self.lines[code]) < LINES_NAMED:
             self.lines[code].append(line)
 
-    def report(self, texts: Mapping[str, tuple[str, str]], **values: object) -> tuple[Problem, ...]:
+    def report(self, texts: Mapping[str, tuple[str, str]] | None = None, **values: object) -> tuple[Problem, ...]:
         """Return one error for each code, sorted by code.
 
-        `texts` maps codes to pairs of message and hint. Messages are format strings with `lines` and `values` as
-        fields.
+        `texts` maps codes to pairs of message and hint. None selects the registered texts. Messages are format strings
+        with `lines` and `values` as fields.
         """
         return tuple(
             Problem(
@@ -127,7 +127,7 @@ class LineProblems:
                 tuple(self.lines[code]),
             )
             for code, count in sorted(self.counts.items())
-            for message, hint in (texts[code],)
+            for message, hint in (texts[code] if texts else (PROBLEM_CODES[code].message, PROBLEM_CODES[code].hint),)
         )  # fmt: skip
 
 

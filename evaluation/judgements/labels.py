@@ -48,7 +48,8 @@ _IDENTITY = ("kind", "model", "prompt")
 _LOOK_ALIKES = str.maketrans("01iаеорсухіјѕԁһԝвнмткαβεηικμνορτυχ", "ollaeopcyxljsdhwbhmtkabehlkmnoptyx")
 _PROBLEMS = {
     "label": ("{lines} not a label of an answer, a judge, or the nuggets of a query",
-        'Write lines such as {"judge": "Ana", "kind": "person", "query_id": "q1", "answer": "Paris", "correct": 1}.'),
+        'Write lines such as {"judge": "Ana", "kind": "person", "query_id": "q1", "answer": "Paris", "correct": 1}. '
+        "Import relevance judgments with a named judge instead of judges in the file, and without --labels."),
     "judge": (f"{{lines}} with an unusable judge, or more than {MAX_JUDGES} judges",
         f"Write names of 1 to {MAX_NAME} letters, digits, and the characters “._+-”, and single blanks, the "
         "`kind` person or model, and other facts as short texts."),

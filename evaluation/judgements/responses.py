@@ -20,8 +20,6 @@ from evaluation.judgements.labels import Labels, score_labels
 Values = NDArray[np.float64]
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
-#: Name of the calibration error. A query's value depends on its bin, so means over other queries and tests are invalid.
-ECE = "ECE"
 #: Number of bins of equal width for the calibration error.
 CALIBRATION_BINS = 10
 #: Measures of stated figures, and the attributes of `Response` that they read.
@@ -73,7 +71,8 @@ def score_responses(
     """Return a value per query for each measure that the responses allow, by name of the measure.
 
     Measures of correctness need `answers`, measures of judges labels of all answers, and other measures a figure in
-    every response. A query without response or without answers scores 0. Raises EndlessPattern.
+    every response. A query without response or without answers scores 0, and an empty answer without a confidence has
+    the confidence 0. Raises EndlessPattern.
     """
     given = [responses.get(query) for query in query_ids]
     scores = {
@@ -91,9 +90,9 @@ def score_responses(
         rows.append(_compare(response.answer, answers.get(query, Answers()), search) if response else (0.0, 0.0, 0.0))
     exact, f1, contained = np.array(rows, np.float64).reshape(-1, 3).T
     scores |= {"EM": exact, "AnswerF1": f1, "AnswerIn": contained}
-    confidences = [response.confidence if response else 0.0 for response in given]
+    confidences = [each.confidence if each and (each.answer.strip() or each.confidence) else 0.0 for each in given]
     if all(confidence is not None for confidence in confidences):
-        scores[ECE] = calibration_gaps(np.array(confidences, np.float64), contained)
+        scores["ECE"] = calibration_gaps(np.array(confidences, np.float64), contained)
     return scores
 
 

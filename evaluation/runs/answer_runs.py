@@ -3,19 +3,18 @@
 Three forms are accepted. Runboard's own is documented in the user guide. TREC RAG's has sentences with citations that
 are positions in `references`, and `topic_id` or `metadata.narrative_id`. BrowseComp-Plus's has `result`,
 `retrieved_docids`, and `tool_call_counts`; its final text states `Exact Answer:` and `Confidence:` on lines of their
-own and cites documents in brackets. All regular expressions run in linear time, because texts are untrusted.
+own and cites documents in brackets. As in its evaluation, a text without a confidence has 100%, which is also the
+maximum. All regular expressions run in linear time, because texts are untrusted.
 """
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from evaluation.archives.compression import SIZE, FileLimits, describe_bytes, open_lines
 from evaluation.core.problems import InvalidContent, LineProblems, ProblemCode
@@ -23,7 +22,7 @@ from evaluation.judgements.forms import is_number
 from evaluation.judgements.responses import Response
 from evaluation.runs.header import BYTE_ORDER_MARK
 from evaluation.runs.json_runs import MAX_ENTRIES, MAX_OBJECTS, QUERY, find_key, parse_hit, parse_json
-from evaluation.runs.problems import EMPTY
+from evaluation.runs.problems import EMPTY, HIGH_CONFIDENCE, UNRETRIEVED_CITATIONS
 
 MAX_ANSWER_CHARACTERS = 100_000
 MAX_CITATIONS = 1_000
@@ -32,21 +31,23 @@ MAX_CITATIONS = 1_000
 MAX_LINES, MAX_DOCUMENTS = 200_000, 2_000_000
 #: Keys that may hold a ranking; the last is BrowseComp-Plus's.
 _RANKINGS = ("ranking", "hits", "retrieved_docids")
-_QUERY_IDS = (*QUERY, "narrativeid", "id")
+#: Keys of query ids, in order of preference. The last three may be texts, which other keys override.
+_QUERY_IDS = (*QUERY[:-3], "narrativeid", "id", *QUERY[-3:])
 _FIGURES = [each.name for each in fields(Response) if each.default is None]
 #: Patterns of the first line of an answer run: all of one group match.
 _FORMS = ((rb'"answer"\s*:\s*["\[n]',), (rb'"retrieved_docids"\s*:', rb'"result"\s*:'))
-_PERCENTAGE = re.compile(r"(\d{1,3}(?:\.\d+)?)\s*%")
+#: Characters of keys and ids that JSON may escape needlessly.
+_ESCAPED = re.compile(rb"\\u00([2-7][0-9A-Fa-f])")
+_CONFIDENCE = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
 _BRACKETS = re.compile(r"[\[【]([^\[\]【】]{1,400})[\]】]")
 _EXAMPLE = '{"query_id": "q1", "answer": "Paris", "citations": ["d7", "d2"]}'
 
 _FileProblem = partial(ProblemCode, about="file")
 NOT_A_RESPONSE = _FileProblem(
     "not_a_response", "A line of an answer run that is not a JSON object with a query id and an answer.",
-    "Write one object per line, with each key once.", '{"query_id": "q1"}',
-    message="{lines} not a JSON object with a query id and an answer",
-    hint=f"Write lines such as {_EXAMPLE}, with each key once, and at most {MAX_OBJECTS:,} brackets and "
-    f"{MAX_ENTRIES:,} commas per line.",
+    f"Write lines such as {_EXAMPLE}, with each key once, and at most {MAX_OBJECTS:,} brackets and {MAX_ENTRIES:,} "
+    "commas per line. Ids have no white space. An answer is a text, null, or a list of sentences with `text`.",
+    '{"query_id": "q1"}', message="{lines} not a JSON object with a query id and an answer",
 )  # fmt: skip
 REPEATED_RESPONSE = _FileProblem(
     "repeated_response", "A query that an earlier line of the answer run has answered.", "Write one line per query.",
@@ -58,9 +59,9 @@ LONG_ANSWER = _FileProblem(
 )  # fmt: skip
 CITATIONS = _FileProblem(
     "citations", f"Citations that are not a list of at most {MAX_CITATIONS:,} document ids.",
-    "Write `citations` as a list of document ids, or of positions in `references`.",
-    message=f"{{lines}} with citations that are not a list of at most {MAX_CITATIONS:,} document ids, or of positions "
-    "in `references`",
+    "Write `citations` as a list of document ids without white space. In a record with `references`, whole numbers are "
+    "positions in this list, counted from 0.", message=f"{{lines}} with citations that are not a list of at most "
+    f"{MAX_CITATIONS:,} document ids, or of positions in `references`",
 )  # fmt: skip
 RESPONSE_RANKING = _FileProblem(
     "response_ranking", "A ranking that is not a list of different documents, best first.",
@@ -69,22 +70,17 @@ RESPONSE_RANKING = _FileProblem(
 )  # fmt: skip
 FIGURE = _FileProblem(
     "figure", "A stated figure that is not a number in range.",
-    "Write `confidence` as a number from 0 to 1, and other figures as numbers from 0 to 10¹².", '"confidence": 85',
+    "Write `confidence` as a number from 0 to 1, such as 0.85 for 85%, and `search_calls`, `tokens`, `seconds`, and "
+    "`cost` as numbers from 0 to 10¹², without quotes.", '"confidence": 85',
     message="{lines} with a figure out of range",
-    hint="Write `confidence` as a number from 0 to 1, and `search_calls`, `tokens`, `seconds`, and `cost` as numbers "
-    "from 0 to 10¹².",
 )  # fmt: skip
-_TEXTS = {
-    str(code): (code.message, code.hint)
-    for code in (NOT_A_RESPONSE, REPEATED_RESPONSE, LONG_ANSWER, CITATIONS, RESPONSE_RANKING, FIGURE)
-}
 
 
 @dataclass
 class AnswerRun:
     """Responses by query id, with the number of each query's line, and rankings of scored documents where given.
 
-    `documents` is the number of all citations and ranked documents.
+    `documents` is the number of all citations and ranked documents. `warnings` are about trajectories.
     """
 
     responses: dict[str, Response] = field(default_factory=dict)
@@ -92,6 +88,7 @@ class AnswerRun:
     rankings: dict[str, Mapping[str, float]] = field(default_factory=dict)
     tag: str = "answers"
     documents: int = 0
+    warnings: LineProblems = field(default_factory=LineProblems)
 
     def trec_lines(self, *, cited: bool = False) -> tuple[bytes, list[int]]:
         """Return TREC lines of the rankings, or of the citations if `cited`, and the line of the run for each of them.
@@ -111,9 +108,8 @@ class AnswerRun:
 
 def is_answer_run(first_line: bytes) -> bool:
     """Return whether a file that begins with this line is an answer run."""
-    return first_line.startswith(b"{") and any(
-        all(re.search(pattern, first_line) for pattern in patterns) for patterns in _FORMS
-    )
+    line = _ESCAPED.sub(lambda match: bytes.fromhex(match[1].decode()), first_line)
+    return line.startswith(b"{") and any(all(re.search(pattern, line) for pattern in group) for group in _FORMS)
 
 
 def read_answer_run(source: Path | str | bytes, limits: FileLimits) -> AnswerRun:
@@ -130,7 +126,7 @@ def read_answer_run(source: Path | str | bytes, limits: FileLimits) -> AnswerRun
         if line.strip():
             _add_line(run, bytearray(line), number, limits, problems)
     if problems:
-        raise InvalidContent.build(*problems.report(_TEXTS))
+        raise InvalidContent.build(*problems.report())
     return run
 
 
@@ -168,7 +164,8 @@ def _add_line(run: AnswerRun, line: bytearray, number: int, limits: FileLimits, 
     figures = {name: record.get(name) for name in _FIGURES}
     citations, ranking = _read_citations(record), _read_ranking(record)
     if _is_trajectory(record):
-        answer, citations, stated = _read_final_text(record, answer, ranking or {})
+        note = partial(run.warnings.note, line=number)
+        answer, citations, stated = _read_final_text(record, answer, ranking or {}, note)
         figures |= stated
     if query in run.lines:
         problems.note(REPEATED_RESPONSE, number)
@@ -178,8 +175,9 @@ def _add_line(run: AnswerRun, line: bytearray, number: int, limits: FileLimits, 
         problems.note(CITATIONS, number)
     if ranking is None or not all(_is_id(each, limits) for each in ranking):
         problems.note(RESPONSE_RANKING, number)
-    highest = {"confidence": 1.0}
-    if not all(value is None or is_number(value, 0, highest.get(name, 1e12)) for name, value in figures.items()):
+    if not all(
+        each is None or is_number(each, 0, 1e12 if name != "confidence" else 1) for name, each in figures.items()
+    ):
         problems.note(FIGURE, number)
     if not problems:
         run.responses[query] = response = Response(answer, tuple(dict.fromkeys(citations or ())), **figures)
@@ -281,19 +279,26 @@ def _read_ranking(record: Mapping[str, Any]) -> dict[str, float] | None:
 
 
 def _read_final_text(
-    record: Mapping[str, Any], text: str, retrieved: Collection[str]
+    record: Mapping[str, Any], text: str, retrieved: Collection[str], note: Callable[[str], None]
 ) -> tuple[str, list[str], dict[str, Any]]:
-    """Return answer, citations, and figures of a final text in the form of BrowseComp-Plus.
+    """Return answer, citations, and figures of a final text in the form of BrowseComp-Plus. `note` records warnings.
 
     Brackets cite only documents that the system retrieved, because texts contain other brackets.
     """
     counts = record.get("tool_call_counts")
     calls = [count for count in counts.values() if type(count) is int] if isinstance(counts, dict) else None
-    citations = list(_cited_in_brackets(text, retrieved))
     figures: dict[str, Any] = {"search_calls": None if calls is None else sum(calls)}
-    if confidence := _PERCENTAGE.match(_find_statement(text, "confidence")):
-        figures["confidence"] = float(confidence[1]) / 100
-    return _find_statement(text, "exact answer") or text, citations, figures
+    names = [name for match in _BRACKETS.finditer(text) for name in re.split(r"[,;\s]+", match[1])]
+    if any(name.isdecimal() and name not in retrieved for name in names):
+        note(UNRETRIEVED_CITATIONS)
+    if text:
+        stated = _CONFIDENCE.search(_find_statement(text, "confidence"))
+        number, sign = (float(stated[1]), stated[2]) if stated else (100.0, "%")
+        share = number / 100 if sign or number > 1 else number
+        figures["confidence"] = min(share, 1.0)
+        if share > 1:
+            note(HIGH_CONFIDENCE)
+    return _find_statement(text, "exact answer") or text, [name for name in names if name in retrieved], figures
 
 
 def _find_statement(text: str, label: str) -> str:
@@ -306,19 +311,14 @@ def _find_statement(text: str, label: str) -> str:
     return ""
 
 
-def _cited_in_brackets(text: str, retrieved: Collection[str]) -> Iterator[str]:
-    for match in _BRACKETS.finditer(text):
-        yield from (name for name in re.split(r"[,;\s]+", match[1]) if name in retrieved)
-
-
 def find_response(source: Path, query_id: str) -> Response | None:
     """Return the response to one query in an accepted answer run, or None."""
-    run, limits, name = AnswerRun(), FileLimits(), query_id.encode()
+    run, limits, name = AnswerRun(), FileLimits(), json.dumps(query_id, ensure_ascii=False)[1:-1].encode()
     for number, line in enumerate(open_lines(source, limits, limits.max_json_bytes), 1):
-        line = line.removeprefix(BYTE_ORDER_MARK)
-        # Escaped ids have other bytes. The fast parser selects the line, because others may be numerous.
-        if (name in line or b"\\" in line) and _read_query(orjson.loads(line)) == query_id:
-            _add_line(run, bytearray(line), number, limits, LineProblems())
-        if query_id in run.responses:
-            return run.responses[query_id]
+        # Other escapes in an id have other bytes. Ids have no line breaks, which answers often have.
+        if name in line or b"\\u" in line or b"\\/" in line:
+            content = bytearray(line.removeprefix(BYTE_ORDER_MARK))
+            if _read_query(parse_json(content, number)) == query_id:
+                _add_line(run, content, number, limits, LineProblems())
+                return run.responses[query_id]
     return None

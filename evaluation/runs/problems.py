@@ -145,6 +145,17 @@ NOT_AN_ANSWER_RUN = _FileProblem(
     message="the board ranks by {measure}, which needs answers; this ranking will appear without a rank",
     severity="warning",
 )  # fmt: skip
+#: Remarks on final texts in the form of BrowseComp-Plus.
+UNRETRIEVED_CITATIONS = _FileProblem(
+    "unretrieved_citations", "Numbers in brackets that are not in `retrieved_docids`. They do not count as citations.",
+    "Check that answers cite only retrieved documents, and that `retrieved_docids` lists all of these.",
+    message="{lines} with numbers in brackets that are not in `retrieved_docids`; they do not count as citations",
+    severity="warning",
+)  # fmt: skip
+HIGH_CONFIDENCE = _FileProblem(
+    "high_confidence", "A confidence above 100%. It counts as 100%.", "State a confidence from 0% to 100%.",
+    "Confidence: 101%", message="{lines} with a confidence above 100%, which counts as 100%", severity="warning",
+)  # fmt: skip
 
 _LINE_ERRORS = (LINE_LENGTH, ENCODING, FIELDS, IDENTIFIER, SCORE, DUPLICATE)
 #: Lines with one of these problems do not count as lines of a known query.
@@ -358,8 +369,9 @@ class RunFacts:
         yield replace(problem, hint=f"{hint}.", severity="error" if too_many else "warning")
 
     def _order_problems(self) -> Iterator[Problem]:
-        """Yield warnings about depth, ranks, ties, and tags."""
+        """Yield warnings about depth, ranks, ties, tags, and final texts."""
         contents, depth = self.contents, self.maximum_depth
+        yield from map(self._problem, filter(contents.line_counts.get, (UNRETRIEVED_CITATIONS, HIGH_CONFIDENCE)))
         if count := self.line_count(DEPTH).count:
             cut_lines = format_count(contents.cut_lines, "line")
             yield self._problem(DEPTH, queries=format_count(count, "query", "queries"), depth=depth, lines=cut_lines)

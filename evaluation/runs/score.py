@@ -294,7 +294,7 @@ def _omission_reason(measure: Measure, rankings: JudgedRankings, has_answers: bo
     if not isinstance(formula, ResponseScore) or formula.measure in scores:
         return ""
     if measure.family.parameter:
-        return "the judge has not labeled all answers"
+        return "there are no labels of all answers by this judge"
     figure = STATED_FIGURES.get(formula.measure, "confidence" if has_answers else "")
     return f"not every response states `{figure}`" if figure else "there are no correct answers to compare with"
 

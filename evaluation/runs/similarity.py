@@ -94,10 +94,9 @@ def fingerprint_run(path: Path, target: ScoringTarget) -> RunFingerprints:
     documents = np.zeros(len(names), np.int64)
     for row, query in enumerate(names):
         top = first.get(query, [])
+        documents[row] = len(top)
         if (response := responses.get(query.decode())) is not None:
             top, documents[row] = [*top, b"\n" + " ".join(normalize_answer(response.answer)).encode()], DEPTH
-        else:
-            documents[row] = len(top)
         if top:
             ordered[row], sets[row] = _fingerprint(top), _fingerprint(sorted(top))
     return RunFingerprints(Signature(ordered, sets), documents)

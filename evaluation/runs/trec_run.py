@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.archives.compression import BLOCK, SIZE, FileLimits, describe_bytes, open_expanded
-from evaluation.core.problems import InvalidRun
+from evaluation.core.problems import LINES_NAMED, InvalidRun
 from evaluation.kernel.layout import BLANK, NAMED_LINES, NO_IDS, NOTED, PADDING, Ids
 from evaluation.kernel.library import NO_JUDGEMENTS, GroupedLines, Judged, NotGroupedError, Reading, TooManyQueriesError
 from evaluation.runs import problems
@@ -142,29 +142,23 @@ class _RunFile:
         run = read_answer_run(self.path, self.limits)
         contents = self._read_responses(run, cited=False)
         citations = self._read_responses(run, cited=True) if run.rankings else None
-        task, known = self.task, list[bytes]()
-        for start, end in pairwise(task.query_offsets.tolist()):
-            known.append(task.query_text[start:end].tobytes())
-        places = {query: place for place, query in enumerate(known)}
-        rows = {query: places.get(query.encode(), -1) for query in run.responses}
-        unknown = [run.lines[query] for query, row in rows.items() if row < 0 and known]
-        seen = np.zeros(task.queries, np.bool_)
-        seen[[row for row in rows.values() if row >= 0]] = True
-        counts = dict(contents.line_counts) | {problems.UNKNOWN_QUERIES: LineCount(len(unknown), tuple(unknown[:5]))}
+        offsets = pairwise(self.task.query_offsets.tolist())
+        known = [self.task.query_text[start:end].tobytes().decode() for start, end in offsets]
+        unknown = [run.lines[query] for query in run.responses.keys() - known] if known else []
+        counts = dict(contents.line_counts)
+        counts[problems.UNKNOWN_QUERIES] = LineCount(len(unknown), tuple(sorted(unknown)[:LINES_NAMED]))
+        for code, count in run.warnings.counts.items():
+            counts[code] = LineCount(count, tuple(run.warnings.lines[code]))
         if citations is not None:
             both = [each.line_counts[problems.UNKNOWN_DOCUMENTS] for each in (contents, citations)]
-            lines = sorted({*both[0].lines, *both[1].lines})[:5]
+            lines = sorted({*both[0].lines, *both[1].lines})[:LINES_NAMED]
             counts[problems.UNKNOWN_DOCUMENTS] = LineCount(both[0].count + both[1].count, tuple(lines))
+        known_lines = contents.known_lines + (citations.known_lines if citations is not None else 0)
+        seen = np.array([query in run.responses for query in known], np.bool_)
         return replace(
-            contents,
-            line_counts=counts,
-            lines=len(run.lines),
-            known_lines=contents.known_lines + (citations.known_lines if citations is not None else 0),
-            queries=len(run.responses),
-            seen=seen,
-            responses=run.responses,
-            citations=citations,
-        )
+            contents, line_counts=counts, lines=len(run.lines), known_lines=known_lines, queries=len(run.responses),
+            seen=seen, responses=run.responses, citations=citations,
+        )  # fmt: skip
 
     def _read_responses(self, run: AnswerRun, *, cited: bool) -> RunContents:
         text, line_numbers = run.trec_lines(cited=cited)

@@ -243,6 +243,17 @@ class StatedResponses:
     citations: BinaryIO
     labels: Sequence[Mapping[str, Any]] = ()
 
+    def recompute(
+        self, verifiers: Sequence[object], queries: Sequence[str], texts: AnswerTexts | None
+    ) -> NDArray[np.float64]:
+        """Return values of shape (queries, verifiers), which are 0 if no reference computes them from responses."""
+        answers, values = texts.read_answers() if texts is not None else {}, np.zeros((len(queries), len(verifiers)))
+        for column, verifier in enumerate(verifiers):
+            if isinstance(verifier, ResponseReference):
+                facts = self.labels if verifier.reads_labels else answers
+                values[:, column] = verifier.compute(queries, self.responses, facts)
+        return values
+
 
 def verify(
     text: BinaryIO,
@@ -295,7 +306,7 @@ def verify(
         rankings = recompute(text, [n for n, measure in enumerate(measures) if not measure.reads_responses])
         missing_queries = sum(not ranked for ranked in rankings.values())
         if stated_responses is not None:
-            _recompute_responses(measures, queries, stated_responses, texts, expected)
+            expected += stated_responses.recompute([measure.verifier for measure in measures], queries, texts)
             of_citations = [n for n, measure in enumerate(measures) if measure.reads_responses and measure.trec_eval]
             recompute(stated_responses.citations, of_citations)
             missing_queries = sum(query not in stated_responses.responses for query in queries)
@@ -304,21 +315,6 @@ def verify(
     claimed.compare(queries, expected)
     if is_complete and missing_queries != claimed.missing_queries:
         raise ScoresDiffer(f"{claimed.missing_queries} queries were counted as missing, {missing_queries} are")
-
-
-def _recompute_responses(
-    measures: Sequence[VerifiedMeasure],
-    queries: Sequence[str],
-    stated_responses: StatedResponses,
-    texts: AnswerTexts | None,
-    expected: NDArray[np.float64],
-) -> None:
-    """Fill the columns of the measures that references compute from responses."""
-    answers = texts.read_answers() if texts is not None else {}
-    for column, measure in enumerate(measures):
-        if isinstance(measure.verifier, ResponseReference):
-            facts = stated_responses.labels if measure.verifier.reads_labels else answers
-            expected[:, column] = measure.verifier.compute(queries, stated_responses.responses, facts)
 
 
 def _draw(queries: list[str], sha256: str) -> list[str]:

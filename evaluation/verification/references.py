@@ -421,7 +421,8 @@ def _squad_words(text: str) -> list[str]:
 
 def exact_match(queries: Sequence[str], responses: Mapping[str, Any], answers: Mapping[str, _Answers]) -> list[float]:
     """Return 1 for an answer that equals a correct one after normalization, otherwise 0: Rajpurkar et al. (2016)."""
-    return [_compare_answer(query, responses, answers, lambda left, right: float(left == right)) for query in queries]
+    pairs = ((responses.get(query), answers.get(query)) for query in queries)
+    return [_best_match(*pair, lambda left, right: float(left == right)) for pair in pairs]
 
 
 def answer_f1(queries: Sequence[str], responses: Mapping[str, Any], answers: Mapping[str, _Answers]) -> list[float]:
@@ -438,24 +439,18 @@ def answer_f1(queries: Sequence[str], responses: Mapping[str, Any], answers: Map
         precision, recall = common / len(left), common / len(right)
         return 2 * precision * recall / (precision + recall)
 
-    return [_compare_answer(query, responses, answers, overlap) for query in queries]
+    return [_best_match(responses.get(query), answers.get(query), overlap) for query in queries]
 
 
-def _compare_answer(
-    query: str,
-    responses: Mapping[str, Any],
-    answers: Mapping[str, _Answers],
-    compare: Callable[[list[str], list[str]], float],
-) -> float:
+def _best_match(response: Any, correct: _Answers | None, compare: Callable[[list[str], list[str]], float]) -> float:
     """Return the highest value over the correct answers; a pattern must match the whole answer."""
-    if query not in responses or query not in answers:
+    if response is None or correct is None:
         return 0.0
-    correct, clock = answers[query], _Clock()
-    text = unicodedata.normalize("NFD", responses[query].answer)
+    text, clock = unicodedata.normalize("NFD", response.answer), _Clock()
     matches = [clock.search(pattern, text, correct.line) for pattern in correct.patterns]
     if any(match and match.group() == text for match in matches):
         return 1.0
-    words = _squad_words(responses[query].answer)
+    words = _squad_words(response.answer)
     return max((compare(words, _squad_words(each)) for each in correct.texts), default=0.0)
 
 
@@ -472,9 +467,13 @@ def answer_in(queries: Sequence[str], responses: Mapping[str, Any], answers: Map
 def calibration_error(
     queries: Sequence[str], responses: Mapping[str, Any], answers: Mapping[str, _Answers]
 ) -> list[float]:
-    """Return |accuracy - confidence| of each query's bin, over ten bins of confidence: Guo et al. (2017)."""
+    """Return |accuracy - confidence| of each query's bin, over ten bins of confidence: Guo et al. (2017).
+
+    The confidence of an empty answer is 0 unless it is stated.
+    """
     correct = answer_in(queries, responses, answers)
-    stated = [responses[query].confidence if query in responses else 0.0 for query in queries]
+    given = (responses.get(query) for query in queries)
+    stated = [each.confidence if each and (each.confidence or each.answer.strip()) else 0.0 for each in given]
     bins = [next(number for number in range(1, 11) if confidence * 10 <= number) for confidence in stated]
     gaps = {}
     for own_bin in set(bins):

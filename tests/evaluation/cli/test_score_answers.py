@@ -112,7 +112,8 @@ def test_a_folder_of_trajectories_becomes_the_file_to_submit(
     assert from_folder["means"]["EM"] == pytest.approx(1 / 3)
     assert from_folder["means"]["CiteP"] == pytest.approx(1 / 3)
     assert from_folder["means"]["SearchCalls"] == 3
-    assert from_folder["omitted_measures"]["ECE"] == "not every response states `confidence`"
+    # The confidence of the incomplete trajectory counts as 0.
+    assert from_folder["means"]["ECE"] == pytest.approx((0.1 + 0.6) / 3)
     sent = output.read_text()
     assert "/home/alice" not in sent
     assert "[long]" not in sent
@@ -131,12 +132,12 @@ def test_problems_of_a_folder_name_the_files(
     assert main(words) == 1
     assert "the folder has no .json files" in capsys.readouterr().err
     (folder / "a.json").write_text(json.dumps(trajectory("q1", "Confidence: 90%")))
-    (folder / "b.json").write_text(json.dumps(trajectory("q1", "Confidence: 900%")))
+    (folder / "b.json").write_text(json.dumps(trajectory("q1", "Confidence: 90%", retrieved_docids=["d1", 2.5])))
     assert main(words) == 1
     printed = capsys.readouterr().err
     assert "line 2 of the run is b.json\n" in printed
     assert "error: repeated_response" in printed
-    assert "error: figure" in printed
+    assert "error: response_ranking" in printed
     (folder / "b.json").write_text('{"query_id": ')
     assert main(words) == 1
     assert "b.json is not JSON" in capsys.readouterr().err

@@ -15,8 +15,8 @@ from evaluation.archives.compression import MIB, FileLimits
 from evaluation.core.problems import InvalidContent
 from evaluation.judgements.qrels import Qrels
 from evaluation.runs import answer_runs
-from evaluation.runs.answer_runs import read_answer_run
-from evaluation.runs.score import ScoringTarget, score_run
+from evaluation.runs.answer_runs import find_response, read_answer_run
+from evaluation.runs.score import ScoringTarget, check_run, score_run
 from tests.evaluation.runs.checking import check
 from tests.fuzz.bombs import MAX_MB, judged
 
@@ -85,7 +85,6 @@ def raw(fields: str) -> str:
         (trajectory("x", retrieved_docids=7), "response_ranking"),
         (trajectory("x", retrieved_docids={"a": 1}), "response_ranking"),
         (trajectory("x", retrieved_docids=[["a"]]), "response_ranking"),
-        (trajectory("Confidence: 101%"), "figure"),
         (trajectory("[" * 100_000), "not_a_response"),
         (trajectory("x", result="x"), "not_a_response"),
         (trajectory("x", result=[{"type": "output_text", "output": 7}]), "not_a_response"),
@@ -152,12 +151,69 @@ def test_an_answer_beside_a_result_has_its_own_citations(tmp_path: Path) -> None
         ("Exact Answer: Paris\nConfidence: 90%", "Paris", 0.9),
         ("**Exact Answer:** Paris: the city\n**Confidence:** 7.5 %", "Paris: the city", 0.075),
         ("* **exact answer**:\n\n**Paris**\n\nconfidence: 100%", "Paris", 1.0),
-        ("I know: Paris.\nConfidence: high", "I know: Paris.\nConfidence: high", None),
+        ("Exact Answer: Paris\nConfidence: about 85", "Paris", 0.85),
+        ("Exact Answer: Paris\nConfidence: 0.25", "Paris", 0.25),
+        ("Exact Answer: Paris\nConfidence: 0.5%", "Paris", 0.005),
+        ("Exact Answer: Paris\nConfidence: 101%", "Paris", 1.0),
+        ("I know: Paris.\nConfidence: high", "I know: Paris.\nConfidence: high", 1.0),
+        ("", "", None),
     ],
 )
 def test_statements_of_a_final_text(text: str, answer: str, confidence: float | None) -> None:
+    """A missing confidence is 100%, and a higher one as well, as in the evaluation of BrowseComp-Plus."""
     run = read_answer_run(trajectory(text).encode(), FileLimits())
     assert (run.responses["1"].answer, run.responses["1"].confidence) == (answer, confidence)
+
+
+def test_odd_statements_of_trajectories_are_warnings_with_their_lines(tmp_path: Path) -> None:
+    lines = trajectory("See [a, 41] and 【7】.\nConfidence: 900%") + GOOD
+    lines += trajectory("See [a] and [note].\nConfidence: 100%", query_id="3")
+    lines += trajectory("See [7].\nConfidence: 101%", query_id="4")
+    report = check(tmp_path, lines)
+    assert [(problem.severity, problem.code, problem.count, problem.lines) for problem in report.problems[1:]] == [
+        ("warning", "unretrieved_citations", 2, (1, 4)),
+        ("warning", "high_confidence", 2, (1, 4)),
+    ]
+    run = read_answer_run(lines.encode(), FileLimits())
+    assert [run.responses[query].citations for query in "134"] == [("a",), ("a",), ()]
+
+
+@pytest.mark.parametrize("keys", [("query_id", "answer"), ("query\\u005fid", "\\u0061nswer")])
+def test_escaped_ids_and_keys_are_those_without_escapes(keys: tuple[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text(
+        f'{{"{keys[0]}": "q\\/\\u0041", "{keys[1]}": "x", "citations": ["d\\/\\u0041"], "ranking": ["\\u0064/A"]}}'
+    )
+    target = ScoringTarget(Qrels.from_dict({"q/A": {"d/A": 1}}), ["q/A"], hidden=False)
+    assert score_run(path, target, ["CiteP", "RR"]).means == {"CiteP": 1, "RR": 1}
+    response = find_response(path, "q/A")
+    assert response is not None
+    assert response.citations == ("d/A",)
+    path.write_text(path.read_text() + '\n{"query_id": "\\u0071/A", "answer": "x"}')
+    assert [problem.code for problem in check_run(path, target).errors] == ["repeated_response"]
+
+
+def test_a_response_is_found_beside_ignored_values(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text(GOOD + raw('"z": NaN, "confidence": 0.5'))
+    response = find_response(path, "1")
+    assert response is not None
+    assert response.confidence == 0.5
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"id": "1", "query": "text of the query"},
+        {"query": "text", "id": "1"},
+        {"topic_id": 1, "topic": "text", "id": "response"},
+        {"narrative_id": 1, "query": "text"},
+        {"query": "1"},
+    ],
+)
+def test_ids_override_texts_of_queries(keys: dict[str, Any]) -> None:
+    run = read_answer_run(json.dumps({**keys, "answer": "x"}).encode(), FileLimits())
+    assert list(run.responses) == ["1"]
 
 
 @pytest.mark.parametrize("result", [[], [{"type": "reasoning", "output": ["x"]}]])

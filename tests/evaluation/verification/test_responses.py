@@ -144,14 +144,14 @@ def test_a_pattern_matches_the_whole_answer_or_a_part(
 
 
 def test_calibration_by_hand(tmp_path: Path) -> None:
-    """Two answers with 0.9, of which one is wrong, one with 0.25 that is right, and a query without a response."""
+    """Two answers with 0.9, of which one is wrong, one with 0.25 that is right, and two queries without an answer."""
     responses = {
         "q0": {"answer": "yes", "confidence": 0.9}, "q1": {"answer": "no", "confidence": 0.9},
-        "q2": {"answer": "yes", "confidence": 0.25},
+        "q2": {"answer": "yes", "confidence": 0.25}, QUERIES[3]: {"answer": " "},
     }  # fmt: skip
-    scored = score(tmp_path, responses, {query: {"answers": ["yes"]} for query in QUERIES[:4]}, ["ECE"])
-    assert scored.per_query[:, 0] == pytest.approx([0.4, 0.4, 0.75, 0])
-    assert scored.means["ECE"] == pytest.approx((2 * 0.4 + 0.75) / 4)
+    scored = score(tmp_path, responses, {query: {"answers": ["yes"]} for query in QUERIES[:5]}, ["ECE"])
+    assert scored.per_query[:, 0] == pytest.approx([0.4, 0.4, 0.75, 0, 0])
+    assert scored.means["ECE"] == pytest.approx((2 * 0.4 + 0.75) / 5)
 
 
 def test_a_wrong_value_of_a_response_is_noticed(tmp_path: Path) -> None:
