@@ -118,6 +118,10 @@ def _add_submissions(add_command: AddCommand) -> None:
     watch = add_command("watch", _watch, "follow a submission to its end")
     watch.add_argument("submission")
     watch.add_argument("--timeout", type=float, help="maximum seconds to wait")
+    runs = add_command("download-runs", _download_runs, "download the runs of a submission, compressed with gzip")
+    runs.add_argument("submission")
+    runs.add_argument("--to", type=Path, default=Path(), help="target folder (default: the current folder)")
+    _add_force(runs)
     cancel = add_command("cancel", _cancel, "stop the unfinished jobs of a submission")
     withdraw = add_command("withdraw", _withdraw, "remove a submission's results from all boards")
     withdraw.add_argument("--why", required=True, help="reason, which boards show instead of the results")
@@ -215,6 +219,12 @@ def _datasets(arguments: argparse.Namespace) -> int:
 def _download(arguments: argparse.Namespace) -> int:
     folder = arguments.to or Path(arguments.dataset)
     for path in _client(arguments).download(arguments.dataset, folder, arguments.kind, arguments.force):
+        say(path)
+    return 0
+
+
+def _download_runs(arguments: argparse.Namespace) -> int:
+    for path in _client(arguments).download_runs(arguments.submission, arguments.to, arguments.force):
         say(path)
     return 0
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -27,11 +30,14 @@ _TOO_LARGE = (
     "{0} is too large to check immediately. Submit it for a check by a worker, or check it on your own "
     "machine with the dataset's queries: runboard-eval check --run {0} --queries queries.jsonl.gz."
 )
+_EXISTS = "{}: already exists with different content. Choose another folder, or replace existing files (--force)."
 #: Final states of submissions.
 FINAL_STATES = frozenset({"done", "rejected", "failed", "cancelled", "timed_out", "withdrawn"})
 #: File extensions of exports by the display names of formats.
 _EXTENSIONS = {"markdown": "md", "latex": "tex", "bibtex": "bib"}
 _BLOCK = 1 << 20
+#: Maximum size of a downloaded run in bytes. The site states no size.
+_MAX_RUN_BYTES = 1 << 30
 
 
 def _ignore(name: str, transferred: int, total: int) -> None:
@@ -91,10 +97,7 @@ class Client(Connection):
         downloads = [(file, path) for file, path in targets if not _has_content(path, file["sha256"])]
         existing_paths = [str(path) for _, path in downloads if os.path.lexists(path)]
         if existing_paths and not replace:
-            raise FileExistsError(
-                f"{', '.join(existing_paths)}: already exists with different content. Choose another folder, or "
-                "replace existing files (--force)."
-            )
+            raise FileExistsError(_EXISTS.format(", ".join(existing_paths)))
         for file, path in downloads:
             self._download(file, path)
         return [path for _, path in targets]
@@ -210,6 +213,33 @@ class Client(Connection):
             time.sleep(pause)
             last_snapshot, pause = snapshot, min(1.5 * pause, 15.0)
 
+    def download_runs(self, identifier: str, folder: Path, replace: bool = False) -> list[Path]:
+        """Download the runs of a submission into a folder, compressed with gzip, and return their paths.
+
+        These are runs of your team, and others that the site offers. Raises Refused if there are none, and
+        FileExistsError for an existing file with different content, unless `replace` is set.
+        """
+        addresses = [urlsplit(job["run_url"]) for job in self.status(identifier)["jobs"] if job["run_url"]]
+        if not addresses:
+            message = f"{identifier} has no run that you may download. Runs are available once they are scored."
+            raise Refused(404, "not_found", message, [])
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = []
+        for address in addresses:
+            answer = self.request("GET", urljoin(self.url, f"/{address.path.lstrip('/')}?{address.query}"))
+            name = answer.headers.get("Content-Disposition", "").partition('filename="')[2].rstrip('"')
+            require_plain_name(name, self.url)
+            paths.append(folder / name)
+            sha256 = answer.headers.get("ETag", "").removeprefix("W/").strip('"')
+            has_run = partial(_has_content, sha256=sha256, open_file=gzip.open)
+            if has_run(paths[-1]):
+                answer.close()
+            elif os.path.lexists(paths[-1]) and not replace:
+                raise FileExistsError(_EXISTS.format(paths[-1]))
+            else:
+                self._save(answer, paths[-1], None, has_run)
+        return paths
+
     def _send(self, form: type[T], path: str, fields: Mapping[str, Any], kind: str, files: Sequence[Path]) -> T:
         """Send a multipart form of fields and files, and return the response as a `form` of `runboard.answers`.
 
@@ -228,30 +258,36 @@ class Client(Connection):
         return self.ask_for(form, "POST", path, files=parts)
 
     def _download(self, file: answers.File, target: Path) -> None:
-        """Download a file to `target`, which is replaced only once the download is complete and has the right sha256.
-
-        Raises SiteUnavailable if the download is interrupted, too long, or damaged.
-        """
         # The host is always this site, regardless of the path.
         url = urljoin(self.url, "/" + urlsplit(file["url"]).path.lstrip("/"))
-        partial = target.with_name(f".{target.name}.partial")
+        self._save(self.request("GET", url), target, file["size"], partial(_has_content, sha256=file["sha256"]))
+
+    def _save(
+        self, answer: requests.Response, target: Path, size: int | None, is_right: Callable[[Path], bool]
+    ) -> None:
+        """Save a download as `target`, which is replaced only once the download is complete and has the right sha256.
+
+        Raises SiteUnavailable if the download is interrupted, longer than the size that the site stated, or damaged.
+        """
+        partial_file, limit = target.with_name(f".{target.name}.partial"), _MAX_RUN_BYTES if size is None else size
         try:
-            with self.request("GET", url) as answer, partial.open("wb") as output:
+            with answer, partial_file.open("wb") as output:
                 for block in answer.iter_content(_BLOCK):
-                    if output.tell() + len(block) > file["size"]:
-                        message = f"{file['name']} is longer than the {file['size']:,} bytes that the site stated."
-                        raise SiteUnavailable(message)
+                    if output.tell() + len(block) > limit:
+                        stated = "that the site stated" if size is not None else "that a run may have"
+                        raise SiteUnavailable(f"{target.name} is longer than the {limit:,} bytes {stated}.")
                     output.write(block)
-                    self._progress(file["name"], output.tell(), file["size"])
-            if not _has_content(partial, file["sha256"]):
-                raise SiteUnavailable(f"The download of {file['name']} is incomplete or damaged. Try again.")
-            partial.replace(target)
+                    if size is not None:
+                        self._progress(target.name, output.tell(), size)
+            if not is_right(partial_file):
+                raise SiteUnavailable(f"The download of {target.name} is incomplete or damaged. Try again.")
+            partial_file.replace(target)
         except requests.RequestException as error:
             raise SiteUnavailable(
-                f"The download of {file['name']} was interrupted: {describe_root_cause(error)}. Try again."
+                f"The download of {target.name} was interrupted: {describe_root_cause(error)}. Try again."
             ) from error
         finally:
-            partial.unlink(missing_ok=True)
+            partial_file.unlink(missing_ok=True)
 
 
 def _build_parameters(view: Mapping[str, Any]) -> dict[str, Any]:
@@ -275,9 +311,12 @@ def _to_form_values(value: Any) -> list[str]:
     return [str(value)]
 
 
-def _has_content(path: Path, sha256: str) -> bool:
-    """Return whether the file exists and has this SHA-256."""
+def _has_content(path: Path, sha256: str, open_file: Callable[..., Any] = open) -> bool:
+    """Return whether the file exists and its content, as read with `open_file`, has this SHA-256."""
     if not path.is_file():
         return False
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() == sha256
+    try:
+        with open_file(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == sha256
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        return False

@@ -92,10 +92,11 @@ def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase
     job = next((job for job in jobs if (job.dataset.slug, job.seed) == job_key), None)
     if job is None:
         raise Http404("This run does not exist, or you have no access to it.")
-    sha256 = Run.objects.values_list("sha256", flat=True).get(evaluations=permissions.get_evaluation_key(job))
-    # On upload, the first part of the name identifies the dataset and the second the seed.
+    runs = Run.objects.values_list("sha256", "evaluations__measures")
+    sha256, measures = runs.get(evaluations=permissions.get_evaluation_key(job))
+    # On upload, the first part of the name identifies the dataset and the second the seed. Only answer runs have CiteP.
     seed = f"{slugify(job.seed) or job.pk}." if job.seed else ""
-    name = f"{dataset}.{seed}{submission.system.slug}.{submission.pk}.run.gz"
+    name = f"{dataset}.{seed}{submission.system.slug}.{submission.pk}.{'jsonl' if 'CiteP' in measures else 'run'}.gz"
 
     def send() -> HttpResponseBase:
         # The run is stored in another form, so a proxy cannot send the file.

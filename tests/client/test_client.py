@@ -135,15 +135,46 @@ def test_from_answers_to_their_measures_on_a_board(
     words = ["submit", "capitals", str(answers), "--system", "Mine", "--set", "architecture=other", "--json"]
     assert main([*words, "--set", "training_datasets=none"]) == 0
     work()
+    capsys.readouterr()
+    assert main(["watch", client.submissions()[0]["id"]]) == 0
+    assert "capitals: done" in capsys.readouterr().out
     *_, ended = client.watch(client.submissions()[0]["id"])
     (job,) = ended["jobs"]
     assert (job["scores"]["EM"], job["scores"]["CiteR"]) == (pytest.approx(4 / 6), 0.5)
     board = client.board("capitals").set_index("system")
     assert board.loc["Mine", ["EM", "CiteP", "CiteR"]].tolist() == pytest.approx([4 / 6, 1, 0.5])
     assert pd.isna(board.loc["BM25", "EM"])
-    assert job["run_url"] is not None
-    sent = client.request("GET", job["run_url"]).content
-    assert gzip.decompress(sent) == answers.read_bytes()
+    name = f"capitals.mine.{ended['id']}.jsonl.gz"
+    assert main(["download-runs", ended["id"], "--to", str(tmp_path / "cli")]) == 0
+    assert capsys.readouterr().out == f"{tmp_path}/cli/{name}\n"
+    (path,) = client.download_runs(ended["id"], tmp_path / "python")
+    assert path == tmp_path / "python" / name
+    for copy in (path, tmp_path / "cli" / name):
+        assert gzip.decompress(copy.read_bytes()) == answers.read_bytes()
+    assert [each.name for each in path.parent.iterdir()] == [name]
+
+
+def test_runs_are_downloaded_by_whom_the_site_offers_them(client: Client, small: Dataset, run: Path, site: str) -> None:
+    identifier = client.submit(["small"], [run], system="Mine", architecture="dense", training_datasets="none")["id"]
+    folder, visitor = run.parent / "runs", Client(site, "")
+    with pytest.raises(Refused, match="has no run that you may download"):
+        client.download_runs(identifier, folder)  # not scored yet
+    work()
+    with pytest.raises(Refused, match="has no run that you may download"):
+        visitor.download_runs(identifier, folder)
+    Dataset.objects.update(runs_visibility="public")
+    (path,) = visitor.download_runs(identifier, folder)
+    assert path.name == f"small.mine.{identifier}.run.gz"
+    assert gzip.decompress(path.read_bytes()).decode() == RUN
+    path.write_bytes(gzip.compress(RUN.encode(), 9))  # The same run in other bytes is not downloaded again.
+    before = path.stat().st_mtime_ns
+    assert visitor.download_runs(identifier, folder) == [path]
+    assert path.stat().st_mtime_ns == before
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(FileExistsError, match="different content"):
+        visitor.download_runs(identifier, folder)
+    visitor.download_runs(identifier, folder, replace=True)
+    assert gzip.decompress(path.read_bytes()).decode() == RUN
 
 
 def test_the_columns_of_a_frame_are_keys_and_numbers(client: Client, small: Dataset, run: Path) -> None:
