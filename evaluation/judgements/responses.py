@@ -67,19 +67,24 @@ def score_responses(
     responses: Mapping[str, Response],
     answers: Mapping[str, Answers] | None,
     labels: Labels | None = None,
+    hidden: bool = False,
 ) -> dict[str, Values]:
     """Return a value per query for each measure that the responses allow, by name of the measure.
 
     Measures of correctness need `answers`, measures of judges labels of all answers, and other measures a figure in
     every response. A query without response or without answers scores 0, and an empty answer without a confidence has
-    the confidence 0. Raises EndlessPattern.
+    the confidence 0. If judgments are `hidden`, stated figures are means over all responses of the run, so that they do
+    not reveal which queries are judged. Raises EndlessPattern.
     """
     given = [responses.get(query) for query in query_ids]
+    counted = [*responses.values()] if hidden else given
     scores = {
-        name: np.array([getattr(response, figure) if response else 0.0 for response in given])
+        name: np.array([getattr(response, figure) if response else 0.0 for response in counted], np.float64)
         for name, figure in STATED_FIGURES.items()
-        if all(getattr(response, figure) is not None for response in given if response)
+        if all(getattr(response, figure) is not None for response in counted if response)
     }
+    if hidden:
+        scores = {name: np.full(len(query_ids), column.mean()) for name, column in scores.items()}
     if labels is not None:
         texts = {query: response.answer for query, response in responses.items()}
         scores |= score_labels(query_ids, texts, labels)

@@ -203,8 +203,9 @@ def _stated_figure_family(name: str, description: str) -> Family:
     """Return the family of a figure that answer runs state for each query."""
     return _ResponseFamily(
         name, formulas.ResponseScore(name), references.stated_figure(STATED_FIGURES[name]),
-        f"{description}, as stated in the run. A query without response counts as 0.",
-        "Mean over the judged queries", "answer run", higher_is_better=False, reveals_judged=True,
+        f"{description}, as stated in the run. A query without response counts as 0, unless judgments are hidden.",
+        "Mean over the judged queries; with hidden judgments, over all responses of the run", "answer run",
+        higher_is_better=False,
     )  # fmt: skip
 
 

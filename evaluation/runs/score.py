@@ -210,7 +210,8 @@ class ScoringTarget:
         Raises EndlessPattern.
         """
         assert contents.responses is not None
-        scores = score_responses(rankings.qrels.query_ids, contents.responses, self.answers, self.labels)
+        judged = rankings.qrels.query_ids
+        scores = score_responses(judged, contents.responses, self.answers, self.labels, self.hidden)
         citations = self.rankings(contents.citations or contents, rankings.qrels)
         return replace(rankings, response_scores=scores, citations=citations)
 
@@ -223,23 +224,16 @@ class ScoringTarget:
         missing_ids = (self.known_queries[index].decode() for index in missing_places)
         nameable_ids = (query for query in missing_ids if not self.hidden or query in self.query_ids)
         facts = RunFacts(
-            contents,
-            missing_queries=len(missing_places),
+            contents, missing_queries=len(missing_places),
             missing_ids=tuple(islice(nameable_ids, LINES_NAMED)) if self.names_queries else (),
-            expected_queries=int(np.count_nonzero(is_expected)),
-            expects_judged_only=judged_only,
+            expected_queries=int(np.count_nonzero(is_expected)), expects_judged_only=judged_only,
             maximum_depth=self.maximum_depth,
             capped_measures=() if contents.ranks_citations else self.capped_measures(contents.depth),
-        )
+        )  # fmt: skip
         statistics = RunStatistics(
-            contents.lines,
-            contents.queries,
-            contents.known_queries,
-            contents.depth,
-            contents.expanded_bytes,
-            contents.tags,
-            contents.metadata,
-        )
+            contents.lines, contents.queries, contents.known_queries, contents.depth, contents.expanded_bytes,
+            contents.tags, contents.metadata,
+        )  # fmt: skip
         problems = facts.problems(limits, self.hidden)
         if contents.responses is None and self.measures and parse_measure(self.measures[0]).family.reads_responses:
             message = NOT_AN_ANSWER_RUN.message.format(measure=self.measures[0])

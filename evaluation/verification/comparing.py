@@ -237,11 +237,15 @@ class ClaimedScores:
 
 @dataclass(frozen=True, slots=True)
 class StatedResponses:
-    """Responses of an answer run by query, TREC lines of their citations, and the records of labels, if any."""
+    """Responses of an answer run by query, TREC lines of their citations, and the records of labels, if any.
+
+    For `hidden` judgments, figures that responses state are means over all responses.
+    """
 
     responses: Mapping[str, Any]
     citations: BinaryIO
     labels: Sequence[Mapping[str, Any]] = ()
+    hidden: bool = False
 
     def recompute(
         self, verifiers: Sequence[object], queries: Sequence[str], texts: AnswerTexts | None
@@ -251,7 +255,9 @@ class StatedResponses:
         for column, verifier in enumerate(verifiers):
             if isinstance(verifier, ResponseReference):
                 facts = self.labels if verifier.reads_labels else answers
-                values[:, column] = verifier.compute(queries, self.responses, facts)
+                counts_all = self.hidden and verifier.is_stated
+                computed = verifier.compute(list(self.responses) if counts_all else queries, self.responses, facts)
+                values[:, column] = np.mean(computed) if counts_all else computed
         return values
 
 

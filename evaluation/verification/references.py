@@ -229,11 +229,12 @@ class ResponseReference:
     """Reference that computes values from query ids, responses by query, and correct answers.
 
     Responses have the form of `evaluation.judgements.responses`. If the reference `reads_labels`, its last argument is
-    the list of records of the labels instead.
+    the list of records of the labels instead. `is_stated` marks values that do not depend on judgments.
     """
 
     compute: Callable[[Sequence[str], Mapping[str, Any], Any], Sequence[float]]
     reads_labels: bool = False
+    is_stated: bool = False
 
 
 Verifier = PytrecEval | Reference | ResponseReference
@@ -488,7 +489,8 @@ def stated_figure(figure: str) -> ResponseReference:
     return ResponseReference(
         lambda queries, responses, answers: [
             float(getattr(responses[query], figure)) if query in responses else 0.0 for query in queries
-        ]
+        ],
+        is_stated=True,
     )
 
 

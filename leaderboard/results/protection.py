@@ -22,6 +22,7 @@ from django.utils import timezone
 from numpy.typing import NDArray
 
 from evaluation.judgements import splits as judged_parts
+from evaluation.judgements.responses import STATED_FIGURES
 from evaluation.measures.registry import UnknownMeasureError, parse_measure
 from evaluation.statistics.ladder import PUBLIC_STEP, RESPONSE_STEP, STEP, YOUNG_ERRORS, YOUNG_STEP
 from leaderboard.datasets.qrels import load_parts, load_qrels, store_parts
@@ -79,10 +80,14 @@ class ProtectionPolicy:
 
     @property
     def steps(self) -> dict[str, float]:
-        """Rounding steps by measure; measures that are rounded to decimals are omitted."""
+        """Rounding steps by measure; measures that are rounded to decimals are omitted.
+
+        They include figures that answer runs state, because these do not depend on the judgments.
+        """
         if not self.hidden:
             return {}
-        return dict.fromkeys(self.measures if self.competition else self.measures[1:], self._coarse_step)
+        coarse_measures = self.measures if self.competition else self.measures[1:]
+        return dict.fromkeys([name for name in coarse_measures if name not in STATED_FIGURES], self._coarse_step)
 
     @property
     def _coarse_step(self) -> float:
@@ -120,9 +125,10 @@ class ProtectionPolicy:
     @property
     def _rounding_text(self) -> str:
         """Published measures and their rounding, such as "nDCG@10, rounded to 3 decimals"."""
+        fine = tuple(name for name in self.measures if name not in self.steps)
         primary, secondary, all_names = (
             " and ".join(names if len(names) < 3 else (", ".join(names[:-1]), names[-1]))
-            for names in (self.measures[:1], self.measures[1:], self.measures)
+            for names in (self.measures[:1] if self.competition else fine, tuple(self.steps), self.measures)
         )
         decimals = f"rounded to {HIDDEN_DECIMALS} decimals"
         if self.competition:

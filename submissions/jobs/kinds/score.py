@@ -197,7 +197,7 @@ def verify_scored_run(
     if any(measure.family.reads_responses for measure in scored_run.measures):
         answer_run = read_answer_run(run, FileLimits())
         citations = BytesIO(answer_run.trec_lines(cited=True)[0])
-        stated = StatedResponses(answer_run.responses, citations, label_records(qrels))
+        stated = StatedResponses(answer_run.responses, citations, label_records(qrels), qrels.version.dataset.hidden)
     with trec_text(run) as (_, stored):
         try:
             verify(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evaluation.judgements.answers import tokenize
+from evaluation.judgements.qrels import Qrels
 from evaluation.runs.answer_runs import MAX_LINES
-from evaluation.runs.score import ScoredRun
+from evaluation.runs.forms import read_responses
+from evaluation.runs.score import ScoredRun, ScoringTarget, score_run
 from evaluation.verification import comparing
-from evaluation.verification.comparing import ScoresDiffer, ScoringRules
+from evaluation.verification.comparing import Judgements, ScoresDiffer, ScoringRules, StatedResponses, verify
 from evaluation.verification.references import AnswerTexts
 from tests.evaluation.verification.verified import RESPONSE_MEASURES, claimed_of, scored_of, verified
 
@@ -152,6 +156,27 @@ def test_calibration_by_hand(tmp_path: Path) -> None:
     scored = score(tmp_path, responses, {query: {"answers": ["yes"]} for query in QUERIES[:5]}, ["ECE"])
     assert scored.per_query[:, 0] == pytest.approx([0.4, 0.4, 0.75, 0, 0])
     assert scored.means["ECE"] == pytest.approx((2 * 0.4 + 0.75) / 5)
+
+
+def test_stated_figures_do_not_reveal_which_queries_of_a_hidden_target_are_judged(tmp_path: Path) -> None:
+    """A team states another power of two for each query, and leaves a figure of an unjudged query out."""
+    figures = {
+        query: {"answer": "", "search_calls": 2**row, "cost": 2.0**-row} for row, query in enumerate(QUERIES[:4])
+    }
+    run = write(tmp_path / "run.jsonl", "query_id", {**figures, "q4": {"answer": "", "search_calls": 16}})
+    answers = read_responses(run)
+    assert answers is not None
+    for judged in (["q0"], ["q1", "q3"], ["q2", "q5"]):
+        qrels = {query: {"d0": 1} for query in judged}
+        target = ScoringTarget(Qrels.from_dict(qrels), QUERIES, hidden=True)
+        scored = score_run(run, target, ["SearchCalls", "Cost"])
+        assert scored.means == {"SearchCalls": 31 / 5}
+        text = "".join(f"{query} 0 d0 1\n" for query in judged).encode()
+        for hidden in (True, False):
+            stated = StatedResponses(answers.responses, io.BytesIO(), hidden=hidden)
+            claimed = scored.as_claimed_scores()
+            with nullcontext() if hidden else pytest.raises(ScoresDiffer):
+                verify(io.BytesIO(), Judgements(text), claimed, RULES, "", stated_responses=stated)
 
 
 def test_a_wrong_value_of_a_response_is_noticed(tmp_path: Path) -> None:

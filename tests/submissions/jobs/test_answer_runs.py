@@ -208,6 +208,17 @@ def test_other_measures_of_hidden_answers_are_published_in_coarse_steps(tmp_path
     assert Entry.objects.get(is_baseline=False).scores == {"EM": 0.833, "AnswerF1": 0.8}
 
 
+def test_stated_costs_are_published_with_hidden_answers(tmp_path: Path, api: Api, client: Client) -> None:
+    import_capitals(tmp_path, hidden=True, measures=("SearchCalls", "Cost"))
+    submit(api, answer_run({"q0": {"answer": "?", "cost": 0.05}}, search_calls=3, cost=0.02))
+    scores = {"EM": 0.833, "SearchCalls": 3, "Cost": 0.025}
+    assert Entry.objects.get(is_baseline=False).scores == scores
+    page = " ".join(client.get(f"/datasets/{SLUG}/").content.decode().split())
+    assert "Published: EM, SearchCalls and Cost, rounded to 3 decimals." in page
+    row = next(row for row in client.get(f"/datasets/{SLUG}/board.json").json()["rows"] if not row["baseline"])
+    assert {name: row["values"][name] for name in scores} == scores
+
+
 def test_probes_of_hidden_answers_are_flagged(tmp_path: Path, api: Api) -> None:
     """Two closed-book runs differ in one answer."""
     import_capitals(tmp_path, hidden=True, primary="EM", measures=("CiteP",))
