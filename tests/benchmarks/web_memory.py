@@ -1,7 +1,7 @@
 """What a web process has in memory: `python tests/benchmarks/web_memory.py`.
 
 gunicorn as the site starts it, but with one worker, on SQLite and a real Valkey with the reported boards. It answers 20
-pages of boards, then a CSV, which needs pandas, then a figure, which needs plotly. Printed are MiB of the worker and of
+pages of boards, then a CSV, then a figure, which needs plotly and pandas. Printed are MiB of the worker and of
 the process that it was forked from; what they share is divided among them (PSS).
 """
 

@@ -1,8 +1,10 @@
 """Boards as CSV, and as plain values for JSON and the API."""
 
+import csv
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from io import StringIO
 from typing import Any
 
 import orjson
@@ -174,15 +176,15 @@ def to_csv(board: Board, citation: Citation) -> str:
     The columns do not depend on the rows in view. CSV has no room for metadata outside the table, so every row names
     its board, view, and permalink.
     """
-    from pandas import DataFrame  # Imported on first use, because it is slow to load.
-
     board = replace(board, columns=board.data_columns)
     parts = [*_leading_parts(board), *_certainty_parts(board), *_trailing_parts(board, citation)]
     names = [name for part, _ in parts for name in part]
     rows = [[value for _, cells in parts for value in cells(row)] for row in board.rows]
     # Prevent spreadsheets from executing cells.
     rows = [[safe_cell(value) if isinstance(value, str) else value for value in row] for row in rows]
-    return DataFrame(rows, columns=names, dtype=object).to_csv(index=False, lineterminator="\r\n")
+    text = StringIO()
+    csv.writer(text, lineterminator="\r\n").writerows([names, *rows])
+    return text.getvalue()
 
 
 def _leading_parts(board: Board) -> Iterator[ColumnPart]:
@@ -195,17 +197,8 @@ def _leading_parts(board: Board) -> Iterator[ColumnPart]:
         for column in board.columns
     ]
     yield headings, lambda row: list(board.exported(row).values())
-    names = (
-        "configuration",
-        "baseline",
-        "training",
-        "comparison_group",
-        "missing_queries",
-        "doubtful",
-        "self_reported",
-    )
     yield (
-        names,
+        ("configuration", "baseline", "training", "comparison_group", "missing_queries", "doubtful", "self_reported"),
         lambda row: (
             row.entry.configuration,
             "yes" if row.entry.is_baseline else "",
