@@ -1,6 +1,7 @@
 """Views of boards: the requested view, its page, and its citation."""
 
 import datetime
+import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -19,6 +20,9 @@ from leaderboard.results.board_rows import entry_rows
 Kind = Literal["dataset", "benchmark"]
 
 
+#: Placeholder of a board's rows in templates, which would copy the rows at each of their ten levels. It is random, so
+#: that no other text of a page contains it.
+_ROWS = secrets.token_hex()
 #: Functions from a board's slug to the revision that its page depends on.
 REVISIONS: Mapping[Kind, Callable[[str], str]] = {
     "dataset": entry_rows.dataset_revision,
@@ -68,6 +72,7 @@ def board_page(
         board: Context of the board.
     """
     current_board: Board = board["board"]
+    board, rows = {**board, "body": _ROWS}, board["body"]
     response: HttpResponse
     if current_board.page != state.page:
         response = redirect(request.path + state.with_values(page=current_board.page).query_string())
@@ -77,6 +82,7 @@ def board_page(
         response = redirect(request.path + state.query_string())
     else:
         response = render(request, template, {**context(), **board})
+    response.content = response.content.replace(_ROWS.encode(), rows.encode())
     patch_vary_headers(response, ["HX-Request", "HX-History-Restore-Request"])
     return response
 
