@@ -6,6 +6,7 @@ import csv
 import datetime
 import io
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,15 @@ def test_csv_has_deltas_json_has_published_values_and_no_cell_is_a_formula(clien
     assert exported["rows"][0]["system"] == "=HYPERLINK(1)"
     assert exported["rows"][0]["values"]["nDCG@10"] == 1 / 3
     assert exported["rows"][1]["baseline"] is True
+
+
+def test_csv_does_not_import_pandas(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    dataset = scored_dataset()
+    score(dataset, "BM25, k1", baseline=True, ndcg=0.25)
+    lines = client.get(f"/datasets/{dataset.slug}/board.csv").content.decode().split("\r\n")
+    assert '"BM25, k1"' in lines[1]
+    assert lines[2:] == [""]
 
 
 @pytest.mark.usefixtures("_loaded")
