@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.utils.translation import gettext_noop as _
 
@@ -67,7 +67,10 @@ from leaderboard.systems.baselines import BM25
 
 
 class EntryLine(NamedTuple):
-    """Input for a row's cells: an entry, the score of its baseline, and its test results."""
+    """Input for a row's cells: an entry, the score of its baseline, and its test results.
+
+    `is_marked` tells whether its scores have marks or deviations over seeds.
+    """
 
     entry: EntryRow
     ranked_in: str
@@ -76,6 +79,7 @@ class EntryLine(NamedTuple):
     certainty: EntryCertainty | None
     gap: Gap | None = None
     revision_placeholder: str = ""
+    is_marked: bool = False
 
     @property
     def provenance(self) -> str:
@@ -301,15 +305,9 @@ def _hide_quarantined_results(entry: EntryRow) -> EntryRow:
     if entry.visibility != QUARANTINED:
         return entry
     return entry._replace(
-        scores={},
-        figures=(),
-        deviations={},
-        private_scores={},
-        seed_count=0,
-        missing_queries=None,
-        is_baseline=0,
+        scores={}, figures=(), deviations={}, private_scores={}, seed_count=0, missing_queries=None, is_baseline=0,
         submission="",
-    )
+    )  # fmt: skip
 
 
 def _board_measures(facts: DatasetFacts, scores: Iterable[Iterable[str]]) -> list[str]:
@@ -355,25 +353,15 @@ def _focus_columns(measure: str, tests: SignificanceColumns, difference: str) ->
         measure_column(measure, in_focus=True),
         *tests.beside_score,
         Column(
-            DELTA,
-            "Δ",
-            difference,
-            "delta",
-            direction,
-            note=_("difference from the baseline of the same group"),
-            cell=delta,
+            DELTA, "Δ", difference, "delta", direction,
+            note=_("difference from the baseline of the same group"), cell=delta,
         ),
         Column(
-            RELATIVE,
-            "Δ %",
-            difference,
-            "relative",
-            direction,
-            note=_("relative difference to the same baseline"),
-            cell=relative,
+            RELATIVE, "Δ %", difference, "relative", direction,
+            note=_("relative difference to the same baseline"), cell=relative,
         ),
         *tests.beside_difference,
-    ]
+    ]  # fmt: skip
 
 
 def _other_columns(facts: DatasetFacts, measures: Sequence[str], measure: str) -> list[Column]:
@@ -435,6 +423,7 @@ def _entry_lines(
         elif entry.visibility == "private" and kind != STALE:
             kind = PRIVATE
         certainty = tests.measure_certainty if kind in (SCORED, CLOSED, REFERENCE) else None
+        placeholder = entry.revision_placeholder
         yield EntryLine(
             entry,
             kind,
@@ -442,7 +431,8 @@ def _entry_lines(
             baselines.get(entry.comparison_group),
             None if certainty is None else certainty.entries.get(entry.pk),
             known_gaps.get(entry.pk) if known_gaps is not None else None,
-            entry.revision_placeholder,
+            placeholder,
+            bool(placeholder or entry.deviations),
         )
 
 
@@ -470,7 +460,10 @@ def measure_column(measure: str, group: str = EFFECTIVENESS, note: str = "", *, 
     If `in_focus`, its cells show the interval and the spread over seeds; otherwise they show the spread on hover.
     """
 
-    def cell(line: Any) -> Cell | Value:
+    def cells(lines: Iterable[EntryLine]) -> Iterable[Cell | Value]:
+        return [cell(line) if in_focus or line.is_marked else line.entry.scores.get(measure) for line in lines]
+
+    def cell(line: EntryLine) -> Cell | Value:
         """Return the score, as a cell if it has an interval or a deviation over seeds to show."""
         value: Value = line.entry.scores.get(measure)
         if value is not None and (revision := line.revision_placeholder):
@@ -488,7 +481,7 @@ def measure_column(measure: str, group: str = EFFECTIVENESS, note: str = "", *, 
 
     label, _separator, judge = measure.removesuffix("')").partition("(judge='")
     unit = _("judged by %(judge)s") % {"judge": judge} if judge else ""
-    return Column(measure, label, group, "score", better(measure), unit, note, cell=cell)
+    return Column(measure, label, group, "score", better(measure), unit, note, cells=cells)
 
 
 _JUDGED_MEASURE_NOTES = {

@@ -43,12 +43,14 @@ from leaderboard.results.board_rows.entry_rows import PRIVATE, REPORTED, UNRANKE
 ZERO_SHOT = (Entry.Training.ZERO_SHOT.value, Entry.Training.ADAPTED.value)
 
 
-def apply_view(board: Board, state: BoardState, default: str, omitted_keys: Collection[str] = ()) -> Board:
+def apply_view(
+    board: Board, state: BoardState, default: str, omitted_keys: Collection[str] = (), *, are_copies: bool = False
+) -> Board:
     """Return a view of a ranked board: filtered, sorted, and paged rows, and the columns to show.
 
     The board must have all its rows in order of publication. Pinned rows come first and ignore filters. The rows are
-    copies, because views share those of the ranked board. `default` is the default sort column. Pages omit the columns
-    with `omitted_keys`.
+    copies, because views share those of the ranked board, unless the board's rows `are_copies` already. `default` is
+    the default sort column. Pages omit the columns with `omitted_keys`.
 
     Raises UnknownChoice for a column or a facet value that the board does not have.
     """
@@ -78,7 +80,7 @@ def apply_view(board: Board, state: BoardState, default: str, omitted_keys: Coll
     page = min(state.page, page_count)
     if page_count > 1:
         other_rows = other_rows[(page - 1) * ROWS_PER_PAGE : page * ROWS_PER_PAGE]
-    rows = [row.copy() for row in [*pinned_rows, *other_rows]]
+    rows = [row if are_copies else row.copy() for row in [*pinned_rows, *other_rows]]
     board = replace(
         board,
         rows=rows,
@@ -200,8 +202,10 @@ def _filled_columns(board: Board, matching_rows: Sequence[Row], state: BoardStat
             check_all_kinds or column.kind == "figure" or column.group in (OTHER_MEASURES, JUDGED_SHARE)
         ):
             return True
-        values = list(map(dict.get, values_of_rows, repeat(column.key)))
-        return any(values) or (column.key not in (SIZE.key, FILE_SIZE.key) and values.count(None) < len(values))
+        empty_values = {None, 0} if column.key in (SIZE.key, FILE_SIZE.key) else {None}
+        return any(map(dict.get, values_of_rows, repeat(column.key))) or not empty_values.issuperset(
+            map(dict.get, values_of_rows, repeat(column.key))
+        )
 
     return [column for column in board.columns if is_kept(column)]
 
@@ -268,6 +272,7 @@ def best_values(columns: Iterable[Column], rows: Iterable[Row]) -> tuple[BestVal
     for row in rows:
         if row.ranked_in not in UNRANKED:
             rows_by_kind[row.ranking].append(row)
+    values_by_kind = {kind: [row.values for row in kind_rows] for kind, kind_rows in rows_by_kind.items()}
     best: BestValues = {}
     second: BestValues = {}
     for column in columns:
@@ -275,21 +280,22 @@ def best_values(columns: Iterable[Column], rows: Iterable[Row]) -> tuple[BestVal
         replaces_score = column.kind in ("delta", "relative") and column.group.startswith(EFFECTIVENESS)
         if column.better and (column.kind in _KINDS_WITH_BEST or replaces_score):
             for kind, kind_rows in rows_by_kind.items():
-                for values, value in zip((best, second), _two_best(column, kind_rows), strict=False):
+                numbers = map(dict.get, values_by_kind[kind], repeat(column.key))
+                for values, value in zip((best, second), _two_best(column, kind_rows, list(numbers)), strict=False):
                     values[column.key, kind] = value
     return best, second
 
 
-def _two_best(column: Column, rows: Sequence[Row]) -> list[float]:
+def _two_best(column: Column, rows: Sequence[Row], numbers: Sequence[Any]) -> list[float]:
     """Return the best and the second-best distinct values, as far as they are certain despite noise.
 
-    A column with a single value has no best one.
+    `numbers` are the values of the rows. A column with a single value has no best one.
     """
     key, choose_best = column.key, max if column.better == "higher" else min
-    numbers: list[Any] = [value for row in rows if (value := row.values.get(key)) is not None]
-    remaining_numbers = set(numbers) if len(numbers) > 1 else set()
+    remaining_numbers = set(numbers) if len(numbers) - numbers.count(None) > 1 else set()
+    remaining_numbers.discard(None)
     ranges: list[tuple[Any, float]] = []
-    if column.kind == "figure" and any(row.cells[key].noise for row in rows if key in row.cells):
+    if remaining_numbers and column.kind == "figure" and any(row.cells[key].noise for row in rows if key in row.cells):
         ranges = [(value, row[key].noise) for row in rows if (value := row.values.get(key)) is not None]
     best_values_so_far: list[float] = []
     while remaining_numbers and len(best_values_so_far) < 2:

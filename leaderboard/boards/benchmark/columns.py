@@ -39,7 +39,7 @@ from leaderboard.boards.model import (
 )
 from leaderboard.boards.state import BoardState
 from leaderboard.core.measures import better
-from leaderboard.results.board_rows.entry_rows import PRIVATE, REPORTED, EntryRow
+from leaderboard.results.board_rows.entry_rows import PRIVATE, REFERENCE, REPORTED, EntryRow
 from leaderboard.results.board_rows.rows import BoardRows
 
 MEAN, COMMON, COVERAGE = "mean", "common-mean", "coverage"
@@ -82,13 +82,13 @@ def compute_aggregates(tables: Tables) -> Mapping[str, Sequence[Cell | Value]]:
         BORDA: borda,
         MEAN_RANK: mean_rank,
     }
+    coverage, counts = aggregates.coverage(scores), list(zip(*win_counts, strict=True))
+    coverage_cells = {number: Cell(float(number), f"{number}/{width}") for number in set(coverage)}
+    win_cells = {each: Cell(float(each[0]), "/".join(map(str, each))) if any(each) else None for each in set(counts)}
     return {
         **{key: to_values(values) for key, values in figures.items()},
-        COVERAGE: [Cell(float(number), f"{number}/{width}") for number in aggregates.coverage(scores)],
-        WINS: [
-            Cell(float(wins), f"{wins}/{ties}/{losses}") if wins or ties or losses else None
-            for wins, ties, losses in zip(*win_counts, strict=True)
-        ],
+        COVERAGE: list(map(coverage_cells.__getitem__, coverage)),
+        WINS: list(map(win_cells.__getitem__, counts)),
     }
 
 
@@ -117,12 +117,12 @@ def build_columns(
 
     def with_cells(column: Column) -> Column:
         """Return the column with its aggregates as cells; a baseline has no wins against itself."""
-
-        def cell(line: BenchmarkLine) -> Cell | Value:
-            with_itself = column.key == WINS and line.entry.is_baseline
-            return None if with_itself else aggregate_cells[column.key][line.number]
-
-        return replace(column, cell=cell) if column.key in aggregate_cells else column
+        cells = aggregate_cells.get(column.key)
+        if cells is None:
+            return column
+        if column.key == WINS:
+            return replace(column, cell=lambda line: None if line.entry.is_baseline else cells[line.number])
+        return replace(column, cells=lambda lines: cells)
 
     direction = better(options.measure)
     is_multiple = facts.all_counted > 1
@@ -225,10 +225,13 @@ _RANK_COLUMNS = (
 def _dataset_column(position: int, member: Member, options: ViewOptions) -> Column:
     """Return the column of the dataset at this position of the benchmark."""
 
-    def cell(line: BenchmarkLine) -> Cell | Value:
-        if line.annotations and position in line.annotations:
-            return Cell(line.values[position], *line.annotations[position])
-        return line.values[position]
+    def cells(lines: Iterable[BenchmarkLine]) -> Iterable[Cell | Value]:
+        return [
+            Cell(line.values[position], *line.annotations[position])
+            if position in line.annotations
+            else line.values[position]
+            for line in lines
+        ]
 
     measure, shown_measure = options.measure, member.measure(options.measure)
     unit = [
@@ -247,7 +250,7 @@ def _dataset_column(position: int, member: Member, options: ViewOptions) -> Colu
         better=direction,
         unit=" · ".join(part for part in unit if part),
         arrow=False,
-        cell=cell,
+        cells=cells,
     )
 
 
@@ -257,6 +260,11 @@ def default_sort(facts: BenchmarkFacts, keys: Iterable[str]) -> str:
         return MEAN
     members = facts.counted or facts.members
     return members[0].slug if members else SYSTEM
+
+
+_get_id, _get_provenance, _get_training, _get_seed_count = map(
+    attrgetter, ("pk", "provenance", "training", "seed_count")
+)
 
 
 def build_rows(
@@ -274,19 +282,22 @@ def build_rows(
     needs_annotations = any(member.parts or options.measure in member.stand_ins for member in facts.members)
     line_inputs, rows, view_values = [], [], _view_values(lines, tables, options.view)
     for number, (line, kind) in enumerate(zip(lines, tables.kinds, strict=True)):
-        provenances = set(map(attrgetter("provenance"), line.results)) - {""}
-        trainings = set(map(attrgetter("training"), line.results)) - {""}
+        provenances = set(map(_get_provenance, line.results)) - {""}
+        trainings = set(map(_get_training, line.results)) - {""}
         decimals = 3 if kind == REPORTED or hidden else 4
         group = f"reported:{line.entry.source_key}" if kind == REPORTED and facts.ranks_sources_apart else ""
-        entry = _common_entry(line, ", ".join(sorted(provenances)), group)
-        is_mixed, has_seeds = len(provenances) > 1, any(map(attrgetter("seed_count"), line.results))
+        run_type = line.reference_type if kind in (REFERENCE, PRIVATE) else ""
+        entry = _common_entry(line, ", ".join(sorted(provenances)), group, run_type)
+        is_mixed, has_seeds = len(provenances) > 1, any(map(_get_seed_count, line.results))
         annotations, has_other_values = {}, bool(line.omitted_positions or line.other_values)
         has_placeholder = kind == REPORTED and any(result.revision_placeholder for result in line.results)
         if needs_annotations or is_mixed or has_seeds or has_placeholder or IN_DOMAIN in trainings or has_other_values:
             annotations = _cell_annotations(facts, options, line, decimals, is_mixed=is_mixed)
         properties = line.entry, kind, decimals, entry.provenance, number, view_values[number], annotations
         line_inputs.append(BenchmarkLine(*properties, line.parameters, line.model_bytes))
-        ids = [0 if score is None else result.pk for result, score in zip(line.results, line.scores, strict=True)]
+        ids = list(map(_get_id, line.results))
+        if None in line.scores:
+            ids = [0 if score is None else pk for pk, score in zip(ids, line.scores, strict=True)]
         facets = row_facets(line.entry, provenances, trainings)
         rows.append(Row(entry, kind, decimals, facets=facets, entries=ids))
     fill_cells(rows, columns, line_inputs)
@@ -309,14 +320,13 @@ def _view_values(lines: Sequence[SystemLine], tables: Tables, view: str) -> Sequ
     return [to_values(row) for row in table]
 
 
-def _common_entry(line: SystemLine, provenance: str, group: str) -> EntryRow:
+def _common_entry(line: SystemLine, provenance: str, group: str, run_type: str) -> EntryRow:
     """Return an entry with the properties that all results of the line share, in this group of reported rows."""
     entry = line.entry
     return EntryRow(
-        system=entry.system, slug=entry.slug, architecture=entry.architecture, provenance=provenance, scores={},
-        comparison_group=group, training="", visibility="public", published="", pk=0, team=entry.team,
+        entry.system, entry.slug, entry.architecture, provenance, {}, group, "", "public", "", 0, team=entry.team,
         team_slug=entry.team_slug, source_key=entry.source_key, configuration=line.configuration,
-        is_baseline=int(bool(line.baseline_on)), challenged=entry.challenged, run_type=line.reference_type,
+        is_baseline=int(bool(line.baseline_on)), challenged=entry.challenged, run_type=run_type,
     )  # fmt: skip
 
 

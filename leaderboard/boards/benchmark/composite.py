@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from leaderboard.boards.model import Member
 from leaderboard.models import Entry
-from leaderboard.results.board_rows.entry_rows import SCORED, EntryRow, present_group
+from leaderboard.results.board_rows.entry_rows import SCORED, EntryRow, present_group, publication_order
 from leaderboard.results.board_rows.rows import BoardRows, LineKey
 
 #: Prefix of the comparison groups of composed entries. Their dataset has neither a version nor judgments of
@@ -25,7 +25,6 @@ _SEVEREST_FIRST = (
     Entry.Training.ADAPTED.value,
     Entry.Training.ZERO_SHOT.value,
 )
-_publication_order = attrgetter("published", "pk")
 
 
 class CompositeRows(NamedTuple):
@@ -69,7 +68,7 @@ def compose_rows(member: Member, rows: Mapping[int, BoardRows]) -> CompositeRows
     complete_lines = [
         [part_lines[key] for part_lines in lines] for key in lines[0] if all(key in part_lines for part_lines in lines)
     ]
-    complete_lines.sort(key=lambda values: max(map(_publication_order, values)))
+    complete_lines.sort(key=lambda values: max(map(publication_order, values)))
     digest = sha256("\n".join(groups).encode()).hexdigest()[:12]
     composed = [_compose_entry(values, f"{GROUP_PREFIX}parts-{digest}") for values in complete_lines]
     if has_hidden_part(parts):  # The means include hidden judgments.

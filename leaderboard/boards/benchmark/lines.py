@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, compress, count, repeat
+from itertools import chain, compress, count
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from leaderboard.boards.state import BoardState
 from leaderboard.core.measures import better
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.models import REFERENCE_TYPES, Entry
-from leaderboard.results.board_rows.entry_rows import CLOSED, REFERENCE, REPORTED, SCORED, EntryRow
+from leaderboard.results.board_rows.entry_rows import CLOSED, REFERENCE, REPORTED, SCORED, EntryRow, publication_order
 from leaderboard.results.board_rows.measurements import (
     MeasuredEntry,
     add_baseline_measurement,
@@ -71,7 +71,8 @@ class SystemLine:
         """Type of run of the first scored result that is a reference, or an empty string."""
         if self.ranked_in != SCORED:
             return ""
-        return next((result.run_type for result in self.results if result.run_type in REFERENCE_TYPES), "")
+        run_types = filter(None, map(attrgetter("run_type"), self.results))
+        return next((run_type for run_type in run_types if run_type in REFERENCE_TYPES), "")
 
     @property
     def parameters(self) -> int | None:
@@ -198,17 +199,20 @@ def _build_lines(results_by_dataset: Sequence[_Results], names: Sequence[str]) -
     Reading ten thousand results by column is faster than by row.
     """
     keys = list(dict.fromkeys(chain.from_iterable(current_results for _, current_results in results_by_dataset)))
-    columns = [list(map(current.get, keys, repeat(NO_RESULT))) for _, current in results_by_dataset]
+    current_columns = [list(map(current.get, keys)) for _, current in results_by_dataset]
+    first_columns = [
+        column if first_results is current else list(map(first_results.get, keys))
+        for column, (first_results, current) in zip(current_columns, results_by_dataset, strict=True)
+    ]
+    columns = [[result or NO_RESULT for result in column] for column in current_columns]
     named_columns = zip(names, columns, strict=True)
     score_columns = [[result.scores.get(name) for result in column] for name, column in named_columns]
-    first_columns = [list(map(first_results.get, keys)) for first_results, _ in results_by_dataset]
     parts = [zip(*part_columns, strict=True) for part_columns in (first_columns, columns, score_columns)]
     parts += [zip(*(list(map(attrgetter(name), column)) for column in columns), strict=True) for name in _FIELDS]
     for key, first_results, results, scores, groups, is_baseline in zip(keys, *parts, strict=True):
         first_entries = list(filter(None, first_results))
-        published = min(map(attrgetter("published"), first_entries))
-        order = published, min([entry.pk for entry in first_entries if entry.published == published])
-        baseline_on = set(compress(count(), is_baseline))
+        baseline_on = set(compress(count(), is_baseline)) if any(is_baseline) else set()
+        order = min(map(publication_order, first_entries))
         yield SystemLine(key, first_entries[0], order, results, list(scores), list(groups), baseline_on)
 
 

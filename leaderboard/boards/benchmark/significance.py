@@ -82,7 +82,7 @@ class TestedRows:
     @property
     def earlier_key(self) -> str:
         """Key of results stored when tests over few datasets used random sign patterns; older permalinks need them."""
-        return self._digest(self.settings if self.settings == OVER_QUERIES else OVER_DATASETS)
+        return self._digest(OVER_DATASETS)
 
     def _digest(self, settings: TestSettings | None) -> str:
         inputs = [self.measure, self.entries, self.scores.tolist(), self.baseline, self.closed]
@@ -165,7 +165,7 @@ def read_tests(tests: Sequence[TestedRows], facts: BenchmarkFacts) -> list[Board
     if not tests:
         return []
     times = [member.revision.at for member in facts.members]
-    keys = [(each.key, each.earlier_key) for each in tests]
+    keys = [(key := each.key, key if each.settings == OVER_QUERIES else each.earlier_key) for each in tests]
     stored = BenchmarkCertainty.objects.filter(key__in=[key for pair in keys for key in pair])
     if NO_REVISION.at not in times:
         stored = stored.filter(computed_at__lte=max(times))

@@ -54,14 +54,7 @@ ABOUT_SYSTEM = (
     ),
     Column("by", _("By"), ABOUT, "text", note=_("the team, or the publication that reports it"), cell=_owner),
     Column("weights", _("Weights"), ABOUT, "text", note=_("whether the weights are public"), cell=_weights),
-    Column(
-        "licence",
-        _("License"),
-        ABOUT,
-        "text",
-        note=SELF_REPORTED,
-        cell=lambda line: line.entry.licence or None,
-    ),
+    Column("licence", _("License"), ABOUT, "text", note=SELF_REPORTED, cell=lambda line: line.entry.licence or None),
 )
 #: Declared training exposure. It belongs to a single result, because it may differ by dataset.
 TRAINING = Column(
@@ -94,7 +87,7 @@ SIZE = Column(
     "figure",
     unit="M",
     note=_("counted here, else self-reported; 0 for lexical systems"),
-    cell=lambda line: None if line.parameters is None else line.parameters / 1e6,
+    cell=lambda line: None if (number := line.parameters) is None else number / 1e6,
 )
 #: Size of the model's files.
 FILE_SIZE = Column(
@@ -104,5 +97,5 @@ FILE_SIZE = Column(
     "figure",
     unit="MB",
     note=_("files of the checkpoint; 0 for lexical systems"),
-    cell=lambda line: None if line.model_bytes is None else line.model_bytes / 1e6,
+    cell=lambda line: None if (size := line.model_bytes) is None else size / 1e6,
 )

@@ -1,7 +1,7 @@
 """Board rows as plain values, their ranking groups, and revision keys of pages."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -122,8 +122,12 @@ class EntryRow(NamedTuple):
         return self.visibility == Entry.Visibility.PUBLIC
 
 
+#: Sort key of entries, which no two of them share.
+publication_order = attrgetter("published", "pk")
 #: Values that stored rows omit.
 DEFAULTS: Mapping[str, Any] = EntryRow._field_defaults
+#: All fields, so that merging a stored row into them needs no resizing.
+_BLANK_ROW: Mapping[str, Any] = {**dict.fromkeys(EntryRow._fields), **DEFAULTS}
 _get_fields = itemgetter(*EntryRow._fields)
 
 
@@ -140,7 +144,7 @@ def flatten_row(stored_row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def entry_row(stored_row: Mapping[str, Any]) -> EntryRow:
     """Build an `EntryRow` from a stored row, with defaults for fields that an earlier release lacked."""
-    return EntryRow._make(_get_fields({**DEFAULTS, **flatten_row(stored_row)}))
+    return EntryRow._make(_get_fields({**_BLANK_ROW, **flatten_row(stored_row)}))
 
 
 #: A dataset and its twin, whose contamination gaps depend on each other.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property, reduce
-from operator import attrgetter, or_
+from operator import or_
 from threading import Lock
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from django.db.models.functions import Cast
 
 from leaderboard.core.cache.memory import LONG_LIFETIME, TTLCache
 from leaderboard.models import Dataset, Entry, EntryVersion
-from leaderboard.results.board_rows.entry_rows import REPORTED, SCORED, EntryRow, entry_row
+from leaderboard.results.board_rows.entry_rows import REPORTED, SCORED, EntryRow, entry_row, publication_order
 from leaderboard.results.board_rows.measurements import MeasuredEntry, measured_rows
 from leaderboard.results.board_rows.revisions import PARTS
 from leaderboard.results.reported_facts import COSTS
@@ -135,20 +135,18 @@ class BoardRows:
         ]
 
     @cached_property
+    def _variants(self) -> set[tuple[int | None, str, tuple[str, ...]]]:
+        """Distinct combinations of source (None for scored results), comparison group, and measures."""
+        return {(row.reported_by, row.comparison_group, tuple(row.scores)) for _, row in self.results}
+
+    @property
     def kinds(self) -> set[tuple[int | None, str]]:
         """Pairs of source (None for scored results) and comparison group."""
-        return {(row.reported_by, row.comparison_group) for _, row in self.results}
-
-    @cached_property
-    def _measures(self) -> Mapping[int | None, set[str]]:
-        measures: dict[int | None, set[str]] = {}
-        for _, row in self.results:
-            measures.setdefault(row.reported_by, set()).update(row.scores)
-        return measures
+        return {variant[:2] for variant in self._variants}
 
     def get_measures(self, source: int | None) -> set[str]:
         """Return the measures of all results; if `source` is given, without those of other papers."""
-        return {name for key, names in self._measures.items() if matches_source(key, source) for name in names}
+        return {name for key, _, names in self._variants if matches_source(key, source) for name in names}
 
     def get_costs(self, source: int | None) -> dict[tuple[int, str], Figures]:
         """Return reported costs by system id and configuration; if `source` is given, without those of other papers."""
@@ -218,8 +216,7 @@ def _read_rows(revisions: Mapping[int, Revision]) -> dict[int, BoardRows]:
     """
     if not revisions:
         return {}
-    rows_by_dataset: dict[int, list[EntryRow]] = {dataset: [] for dataset in revisions}
-    lengths = dict.fromkeys(revisions, 0)
+    texts_by_dataset: dict[int, list[str]] = {dataset: [] for dataset in revisions}
     conditions = (
         Q(dataset=dataset, from_revision__lte=revision.number)
         & (Q(until_revision=None) | Q(until_revision__gt=revision.number))
@@ -227,9 +224,10 @@ def _read_rows(revisions: Mapping[int, Revision]) -> dict[int, BoardRows]:
     )
     versions = EntryVersion.objects.filter(reduce(or_, conditions))
     for dataset, text in versions.values_list("dataset_id", Cast("row", TextField())):
-        row = entry_row(orjson.loads(text))
-        rows_by_dataset[dataset].append(row.with_rounded_scores() if revisions[dataset].is_rounded else row)
-        lengths[dataset] += len(text)
-    for rows in rows_by_dataset.values():
-        rows.sort(key=attrgetter("published", "pk"))
-    return {dataset: BoardRows(dataset, rows, lengths[dataset]) for dataset, rows in rows_by_dataset.items()}
+        texts_by_dataset[dataset].append(text)
+    boards = {}
+    for dataset, texts in texts_by_dataset.items():
+        rows = sorted(map(entry_row, orjson.loads(f"[{','.join(texts)}]")), key=publication_order)
+        rows = [row.with_rounded_scores() for row in rows] if revisions[dataset].is_rounded else rows
+        boards[dataset] = BoardRows(dataset, rows, sum(map(len, texts)))
+    return boards
