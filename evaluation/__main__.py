@@ -7,16 +7,15 @@ import argparse
 import os
 import sys
 
-from evaluation.cli import pack, retrieve, score
+from evaluation.cli import score
 from evaluation.core.problems import KernelUnavailable
 
-#: Modules installed by the package's extra [neural].
-_NEURAL = frozenset(
-    {
-        "faiss", "huggingface_hub", "safetensors", "scipy", "sentence_transformers", "tokenizers", "torch",
-        "transformers",
-    }
-)  # fmt: skip
+#: Extra of the package that installs a module.
+_EXTRAS = {
+    **dict.fromkeys(("icu4py", "numba", "Stemmer", "whoosh", "zstandard"), "index"),
+    **dict.fromkeys(("faiss", "huggingface_hub", "safetensors", "scipy", "sentence_transformers", "tokenizers", "torch",
+                     "transformers"), "neural"),
+}  # fmt: skip
 
 
 def main(words: list[str] | None = None) -> int:
@@ -24,10 +23,14 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m evaluation", description="Retrieve, check, and score offline.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     score.add_parser(commands)
-    retrieve.add_parser(commands)
-    pack.add_parser(commands)
-    arguments = parser.parse_args(words)
+    words = sys.argv[1:] if words is None else words
     try:
+        if not words or words[0] not in commands.choices:  # Other commands import engines, with a second of libraries.
+            from evaluation.cli import pack, retrieve
+
+            retrieve.add_parser(commands)
+            pack.add_parser(commands)
+        arguments = parser.parse_args(words)
         status: int = arguments.run(arguments)
         sys.stdout.flush()
         return status
@@ -35,19 +38,17 @@ def main(words: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in _NEURAL:
+        if (extra := _EXTRAS.get((error.name or "").partition(".")[0])) is None:
             raise
-        print(
-            f"error: {error.name} is not installed. Install this package's wheel with the extra [neural].",
-            file=sys.stderr,
-        )
-        return 2
+        if words and words[0] in ("-h", "--help"):
+            parser.print_help()
+        message = f"error: {error.name} is not installed. Install this package's wheel with the extra [{extra}]."
     except KernelUnavailable as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        message = f"error: {error}"
     except OSError as error:
-        print(f"{error.filename}: {error.strerror}" if error.filename else error, file=sys.stderr)
-        return 2
+        message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    print(message, file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

@@ -21,12 +21,11 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Dependencies of every command. Their versions come from the project's requirement files.
-BASE = (
-    "pytrec-eval-terrier", "numpy", "numba", "PyStemmer", "whoosh-reloaded", "icu4py", "orjson", "zstandard", "isal",
-    "PyYAML", "regex",
-)  # fmt: skip
-#: Dependencies for running models.
+#: Dependencies of `check`, `score`, `score-answers`, and `compare`. Versions come from the project's requirement files.
+BASE = ("numpy", "orjson", "isal", "PyYAML", "regex")
+#: Additional dependencies of all other commands, and of files compressed with zstd.
+INDEX = ("numba", "PyStemmer", "whoosh-reloaded", "icu4py", "zstandard")
+#: Additional dependencies for running models.
 NEURAL = (
     "torch", "sentence-transformers", "transformers", "tokenizers", "huggingface-hub", "safetensors", "faiss-cpu",
     "scipy",
@@ -51,7 +50,7 @@ requires-python = "{python}"
 license = "Apache-2.0"
 license-files = ["LICENSE", "NOTICE"]
 dependencies = {base}
-optional-dependencies = {{neural = {neural}}}
+optional-dependencies = {{index = {index}, neural = {neural}, verification = {verification}}}
 scripts = {{runboard-eval = "runboard_eval.__main__:main"}}
 
 [tool.setuptools]
@@ -74,13 +73,19 @@ setup(distclass=Compiled, cmdclass={"bdist_wheel": PlatformWheel})
 """
 README = """# runboard-eval
 
-Evaluation tools for information retrieval, as a Runboard site uses them: `runboard-eval check`, `score`,
-`score-answers`, `compare`, `fuse`, `retrieve`, and `pack`. To run models, install the wheel with the extra `[neural]`:
-`pip install "$(echo runboard_eval-*.whl)[neural]"`.
+Evaluation tools for information retrieval, as a Runboard site uses them. The wheel alone installs `runboard-eval
+check`, `score`, `score-answers`, and `compare`. Extras install more, as in
+`pip install "$(echo runboard_eval-*.whl)[index]"`:
+
+| extra | installs |
+|---|---|
+| `index` | BM25, RM3, `fuse`, `merge`, `retrieve`, and files compressed with zstd |
+| `neural` | the same, and models: `encode`, `pack`, and the engines that need a checkpoint |
+| `verification` | pytrec_eval, for `runboard_eval.verification` |
 
 ```
-runboard-eval retrieve --corpus corpus.jsonl.gz --queries queries.jsonl.gz --out run.txt
 runboard-eval score --qrels qrels/test.tsv --run run.txt
+runboard-eval retrieve --corpus corpus.jsonl.gz --queries queries.jsonl.gz --out run.txt
 ```
 """
 
@@ -124,9 +129,10 @@ def write_tree(folder: Path, kernel: bool) -> None:
     with (package / "__init__.py").open("a") as module:
         module.write(f'\n__version__ = "{project["version"]}"\n')
     versions = requirements()
-    base, neural = ([versions[canonicalize_name(name)] for name in names] for names in (BASE, NEURAL))
+    extras = {"base": BASE, "index": INDEX, "neural": INDEX + NEURAL, "verification": ("pytrec-eval-terrier",)}
+    dependencies = {extra: [versions[canonicalize_name(name)] for name in names] for extra, names in extras.items()}
     (folder / "pyproject.toml").write_text(
-        PROJECT.format(version=project["version"], python=project["requires-python"], base=base, neural=neural)
+        PROJECT.format(version=project["version"], python=project["requires-python"], **dependencies)
     )
     (folder / "setup.py").write_text(SETUP)
     (folder / "README.md").write_text(README)

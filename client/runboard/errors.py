@@ -95,7 +95,7 @@ def missing_library(error: ImportError) -> ValueError:
     """Return the error of a command that needs runboard-eval if it cannot be imported."""
     return ValueError(
         "This command needs runboard-eval. In Runboard's repository, run `make wheels` and "
-        f"`pip install build/wheels/*.whl` ({error})."
+        f'`pip install "$(echo build/wheels/runboard_eval-*.whl)[index]"` ({error}).'
     )
 
 

@@ -13,7 +13,7 @@ from evaluation.checkpoints.description import MODEL_KINDS, PICKLED_HEADS, Check
 from evaluation.checkpoints.rebuilding import rebuild, validate_folder, write_archive
 from evaluation.checkpoints.settings import NAME as SETTINGS
 from evaluation.checkpoints.settings import TEMPLATE, TEMPLATES
-from evaluation.cli.retrieve import Subparsers
+from evaluation.cli.score import Subparsers
 from evaluation.core.problems import InvalidContent, ModelFailure, Report
 from evaluation.engines import ENGINES, InvalidParameter, Resources, RetrievalTask, retrieve
 

@@ -8,11 +8,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.rebuilding import open_checkpoint
-from evaluation.core.problems import InvalidContent, ModelFailure, at_lines
+from evaluation.cli.score import Subparsers, show_problems
+from evaluation.core.problems import InvalidContent, ModelFailure
 from evaluation.core.writing import DISK_FULL
 from evaluation.engines import (
     ENGINES,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from evaluation.engines.base import ParameterValue
 
 
-Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 _DEPTH: dict[str, Any] = {"type": int, "default": 1000, "help": "documents per query (default: %(default)s)"}
 #: Name of the pooling option, which checkpoints without pooling need even if the engine has no such parameter.
 _POOLING = "pooling"
@@ -269,12 +269,8 @@ def run_fuse(arguments: argparse.Namespace) -> int:
 
 def run_merge(arguments: argparse.Namespace) -> int:
     """Merge the runs of parts, print the number of lines on standard error, and return the exit status."""
-
-    def write_merged_run() -> str:
-        lines = merge(arguments.parts, arguments.queries, arguments.out)
-        return f"{arguments.out}: {lines:,} lines of {len(arguments.parts):,} parts"
-
-    return _report(write_merged_run)
+    parts, out = arguments.parts, arguments.out
+    return _report(lambda: f"{out}: {merge(parts, arguments.queries, out):,} lines of {len(parts):,} parts")
 
 
 def _report(make: Callable[[], str]) -> int:
@@ -295,14 +291,6 @@ def _report(make: Callable[[], str]) -> int:
         return 2
     print(summary, file=sys.stderr)
     return 0
-
-
-def show_problems(error: InvalidContent) -> int:
-    """Print the problems of files on standard error; return the exit status."""
-    for problem in error.report.problems:
-        line_text = at_lines(problem.lines, problem.count)
-        print(f"{problem.severity}: {problem.message}{line_text}. {problem.hint}", file=sys.stderr)
-    return 1
 
 
 def _build_resources(arguments: argparse.Namespace, scratch: Path) -> Resources:

@@ -7,12 +7,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeAlias
 
 import numpy as np
 
 from evaluation.archives.compression import FileLimits, open_blocks, open_lines
-from evaluation.cli.retrieve import Subparsers, show_problems
 from evaluation.collections.beir import read_corpus, read_queries
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.problems import EndlessPattern, InvalidContent, Report, at_lines
@@ -25,6 +24,7 @@ from evaluation.runs.score import ScoredRun, ScoringTarget, check_run, score_run
 from evaluation.statistics.comparison import compare_paired
 from evaluation.statistics.randomisation import holm
 
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 _RUN_HELP = "run: TREC, a table, JSON, or an answer run"
 
 
@@ -323,3 +323,11 @@ def _print_problems(report: Report, stream: TextIO) -> None:
 
 def _print_json(content: object) -> None:
     print(json.dumps(content, ensure_ascii=False, indent=2))
+
+
+def show_problems(error: InvalidContent) -> int:
+    """Print the problems of files on standard error; return the exit status."""
+    for problem in error.report.problems:
+        line_text = at_lines(problem.lines, problem.count)
+        print(f"{problem.severity}: {problem.message}{line_text}. {problem.hint}", file=sys.stderr)
+    return 1

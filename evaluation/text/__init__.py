@@ -13,9 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-import Stemmer
-from whoosh.lang.stopwords import stoplists
-
 from evaluation.text import porter
 from evaluation.text.languages import known_language_code, language_name
 from evaluation.text.words import MAX_WORD_LENGTH, lower_case, words, words_by_classes
@@ -174,6 +171,9 @@ def analyser_for(language: str = "en", stemming: bool = True) -> Analyser:
 
 def _create_analyser(language: str, stemming: bool) -> Analyser:
     """Return an analyzer with the stemmer, stop words, and dictionary that exist for the language."""
+    import Stemmer
+    from whoosh.lang.stopwords import stoplists
+
     algorithm = SNOWBALL_LANGUAGES.get(language) if stemming else None
     stop_words = stoplists.get(language, frozenset())
     dictionary = DICTIONARY_LANGUAGES.get(language)

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any, BinaryIO
 
 import numpy as np
-import pytrec_eval
 from numpy.typing import NDArray
 
 from evaluation.verification.references import (
@@ -55,7 +54,7 @@ class Judgements:
             query_id, subtopic, name, grade_text = line.decode().split()
             if int(grade_text) >= 0:
                 self.subtopics[query_id].setdefault(name, {})[subtopic] = int(grade_text)
-        self._evaluators: dict[tuple[frozenset[str], int], pytrec_eval.RelevanceEvaluator] = {}
+        self._evaluators: dict[tuple[frozenset[str], int], Any] = {}
 
     @cached_property
     def grades(self) -> dict[str, NDArray[np.int64]]:
@@ -73,12 +72,14 @@ class Judgements:
         """Documents that are judged for any query."""
         return frozenset().union(*self.graded.values())
 
-    def evaluator(self, measures: Iterable[str], level: int) -> pytrec_eval.RelevanceEvaluator:
+    def evaluator(self, measures: Iterable[str], level: int) -> Any:
         """Return pytrec_eval's evaluator for these measures, with documents relevant from grade `level` on.
 
         pytrec_eval does not accept level 0, so all grades are raised by one instead. This affects only measures without
         a level.
         """
+        import pytrec_eval  # requires scipy, which the commands do not need
+
         key = frozenset(measures), level
         if key not in self._evaluators:
             graded: Mapping[str, dict[str, int]] = self.graded

@@ -12,7 +12,7 @@ import pytest
 
 @pytest.mark.parametrize(
     ("blocked", "said"),
-    [("", "pip install ziglang"), ("runboard_eval", "pip install build/wheels/*.whl")],
+    [("", "pip install ziglang"), ("runboard_eval", "build/wheels/runboard_eval-*.whl)[index]")],
     ids=["no compiler", "no engine"],
 )
 def test_reproduce_says_in_a_line_what_to_install(blocked: str, said: str, package: None, tmp_path: Path) -> None:

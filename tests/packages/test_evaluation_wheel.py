@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -98,6 +99,32 @@ def test_it_speaks_of_itself(run: Callable[..., Ran], installed: Path) -> None:
     assert (installed / "runboard_eval/py.typed").exists()
     (metadata,) = installed.glob("*.dist-info/METADATA")
     assert 'Requires-Dist: torch>=2.13.0; extra == "neural"' in metadata.read_text()
+    required = re.findall(r"^Requires-Dist: ([\w-]+)[^;\n]*$", metadata.read_text(), re.MULTILINE)
+    assert sorted(required) == ["PyYAML", "isal", "numpy", "orjson", "regex"]
+
+
+def test_without_the_extras_runs_are_checked_scored_and_compared(run: Callable[..., Ran], tmp_path: Path) -> None:
+    modules = ("Stemmer", "faiss", "icu4py", "numba", "pytrec_eval", "scipy", "torch", "whoosh", "zstandard")
+    for name in modules:
+        (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError('not here', name={name!r})")
+    answer = {"id": "q1", "answer": "one", "citations": ["d1"]}
+    (tmp_path / "answers.jsonl").write_text(json.dumps(answer) + "\n")
+    qrels = ("--qrels", "qrels.txt")
+    for words in (
+        ("check", "--run", "a.txt"),
+        ("score", *qrels, "--run", "a.txt"),
+        ("compare", *qrels, "a.txt", "b.txt"),
+        ("score-answers", *qrels, "--run", "answers.jsonl"),
+    ):
+        done = run(*words, before=tmp_path)
+        assert done.returncode == 0, done.stderr
+    (tmp_path / "b.txt").write_bytes(b"\x28\xb5\x2f\xfd" + bytes(60))
+    for words in (("check", "--run", "b.txt"), ("retrieve", "--corpus", "corpus.jsonl"), ("--help",)):
+        done = run(*words, before=tmp_path)
+        assert done.returncode == 2
+        assert "Install this package's wheel with the extra [index]" in done.stderr
+        assert done.stderr.count("\n") == 1
+    assert "score a run" in done.stdout
 
 
 def test_without_the_kernel_it_says_what_would_help(run: Callable[..., Ran], installed: Path, tmp_path: Path) -> None:
