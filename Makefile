@@ -60,8 +60,8 @@ TARGET ?= web
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install install-collections assets run test test-long test-faults lint measure-structure benchmark load-test \
-	screenshot attack fuzz sanitize fuzz-checkpoints check-containers try-dockerfile try-compose lock check-locks audit docs wheels pin-images clean
+.PHONY: help install install-collections assets run test test-long test-faults lint measure-structure benchmark check-figures \
+	load-test screenshot attack fuzz sanitize fuzz-checkpoints check-containers try-dockerfile try-compose lock check-locks audit docs wheels pin-images clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -106,6 +106,9 @@ measure-structure: $(TEST_STAMP) ## print statements, lines, imports, and cycles
 
 benchmark: $(TEST_STAMP) ## measure speed, write docs/measurements/speed.md, and fail if a bound is missed (20 minutes)
 	RUNBOARD_VAR=build/benchmark $(PY) tests/benchmarks
+
+check-figures: $(VENV)/created ## check that docs/benchmarks.md has figures of the present code, as a release requires
+	$(PY) tests/result_table.py --check
 
 load-test: MINUTES := 10
 load-test: $(TEST_STAMP) ## load the site with 200 readers and 20 uploads of 100 MB behind nginx (MINUTES=10, READERS=200)

@@ -1,6 +1,7 @@
 """Every benchmark, one after the other, each writing its tables into docs/measurements/speed.md: `make benchmark`.
 
-All are run, whatever one says; then each missed bound is named, and each script that failed, and the status is 1.
+All are run, whatever one says; then each missed bound is named, and each script that failed, and the status is 1. The
+table of docs/benchmarks.md is written from theirs at the end.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from tests import result_table  # noqa: E402
 from tests.figures import MISSED, SKIPPED  # noqa: E402
 
 FOLDER = Path(__file__).parent
@@ -57,4 +59,6 @@ def main(chosen: list[Path]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(scripts()))
+    status = main(scripts())
+    result_table.main([])
+    sys.exit(status)
