@@ -1,13 +1,14 @@
-"""Static files finder for plotly.js, which is part of plotly's Python package."""
+"""Finder and storage of static files: plotly.js from plotly's Python package, and files compressed in seconds."""
 
 from collections.abc import Iterable, Iterator
-from importlib.util import find_spec
-from pathlib import Path
+from importlib.metadata import distribution
 from typing import Any
 
+import brotli
 from django.contrib.staticfiles.finders import BaseFinder
-from django.core.exceptions import ImproperlyConfigured
 from django.core.files.storage import FileSystemStorage
+from whitenoise.compress import Compressor
+from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 PREFIX = "plotly"
 BUNDLE = "plotly.min.js"
@@ -20,23 +21,36 @@ class PlotlyBundleFinder(BaseFinder):
     """
 
     def __init__(self, app_names: Iterable[str] | None = None, *args: Any, **kwargs: Any) -> None:
-        package = find_spec("plotly")
-        if package is None or not package.submodule_search_locations:
-            raise ImproperlyConfigured(
-                "plotly is not installed. Run `pip install -r requirements.txt`, which also provides plotly.js."
-            )
-        folder = Path(package.submodule_search_locations[0]) / "package_data"
-        self._storage = FileSystemStorage(location=folder)
+        self._storage = FileSystemStorage(location=str(distribution("plotly").locate_file("plotly/package_data")))
         self._storage.prefix = PREFIX  # type: ignore[attr-defined]  # The target folder of collectstatic.
         super().__init__(*args, **kwargs)
 
     def find(self, path: str, find_all: bool = False, **kwargs: Any) -> Any:
         """Return the bundle's path, for the development server."""
-        if path != f"{PREFIX}/{BUNDLE}":
-            return []
-        bundle = self._storage.path(BUNDLE)
-        return [bundle] if find_all else bundle
+        paths = [self._storage.path(BUNDLE)] if path == f"{PREFIX}/{BUNDLE}" else []
+        return paths[0] if paths and not find_all else paths
 
     def list(self, ignore_patterns: Iterable[str] | None) -> Iterator[tuple[str, FileSystemStorage]]:
         """Yield the bundle and its storage, for collectstatic."""
         yield BUNDLE, self._storage
+
+
+class _FastCompressor(Compressor):
+    """Compressor with a lower level for large files.
+
+    Level 9 of brotli takes a tenth of the time of level 11, and makes plotly.js 9% larger.
+    """
+
+    @staticmethod
+    def compress_brotli(data: bytes) -> bytes:
+        return bytes(brotli.compress(data, quality=11 if len(data) < 50_000 else 9))
+
+
+class StaticFilesStorage(CompressedManifestStaticFilesStorage):
+    """Storage that compresses only files with hashed names, since pages link no others."""
+
+    create_compressor = _FastCompressor  # type: ignore[assignment]
+
+    def compress_files(self, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """Compress the hashed files among `paths`. Yield each path with the name of its compressed file."""
+        yield from super().compress_files(set(self.hashed_files.values()).intersection(paths))

@@ -122,7 +122,7 @@ STORAGES = {
         "BACKEND": "django.core.files.storage.FileSystemStorage",
         "OPTIONS": {"location": str(VAR / "media")},
     },
-    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+    "staticfiles": {"BACKEND": "leaderboard.core.staticfiles.StaticFilesStorage"},
 }
 
 #: Whether a proxy sends the files of the store (`leaderboard.core.http.downloads`) instead of this process.

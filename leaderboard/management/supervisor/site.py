@@ -77,10 +77,9 @@ class Site:
         )
         self._wait_until_ready(group)
         connection.close()
-        seconds = time.monotonic() - started_at
         file = bootstrap.password_file()
         sign_in = f" (sign in as {bootstrap.CURATOR}; the password is in {file})" if file.exists() else ""
-        echo(f"Ready in {seconds:.0f} s: {self.address}{sign_in}")
+        echo(f"Ready in {time.monotonic() - started_at:.0f} s: {self.address}{sign_in}")
         group.keeps_trying = True
         group.start(services.queue_worker("notices", "notifier", environment))
         group.run_until(lambda: False, interval=1.0)
