@@ -604,19 +604,20 @@ def _parse_judge(text: str) -> Measure | None:
 
 def _parse_alias(text: str) -> Measure | None:
     """Return the measure with this name in another tool, with its cutoff, or None."""
-    for family in FAMILIES.values():
-        for alias in family.aliases:
-            pattern = re.escape(alias).replace(re.escape("{k}"), "([0-9]{1,6})")
-            match = re.fullmatch(pattern, text, re.IGNORECASE)
-            if match:
-                return Measure(family, int(match.group(1)) if match.groups() else None)
-    return None
+    name = text.lower()
+    for match in _ALIAS_CUTOFF.finditer(name):
+        if family := _ALIASES.get(f"{name[: match.start()]}{{k}}{name[match.end() :]}"):
+            return Measure(family, int(match[0]))
+    return Measure(_ALIASES[name]) if name in _ALIASES and "{" not in name else None
 
 
 def _strip_separators(name: str) -> str:
     return re.sub("[-_]", "", name.lower())
 
 
+#: Families, keyed by aliases in lower case, and the cutoffs that replace `{k}` in them.
+_ALIASES = {alias.lower(): family for family in reversed(FAMILIES.values()) for alias in family.aliases}
+_ALIAS_CUTOFF = re.compile(r"(?<![0-9])[0-9]{1,6}(?![0-9])")
 #: Families, keyed by aliases in lower case without cutoff and separators.
 _BY_NAME = {
     _strip_separators(re.sub(_CUTOFF + r"\{k\}", "", alias)): family

@@ -150,7 +150,7 @@ class Judgements:
                 self.grades[query],
                 read_tokens.get(query, NO_TEXTS),
                 self.grades_in_use,
-                [subtopics.get(name, {}) for name in head],
+                [subtopics.get(name, {}) for name in head] if subtopics else (),
                 [subtopics[name] for name in sorted(subtopics, key=str.encode)],
             )
             values[row] = [measure.reference_value(ranked_query) for measure in measures]
