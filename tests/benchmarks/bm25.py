@@ -5,8 +5,9 @@
 Text is synthetic: 59 words a document in the mean, drawn by Zipf's law from 100,000 words; a query is two to eight
 distinct words of one document. Each contender runs in a process of its own. Search is CPU seconds for all queries,
 top 1,000, median over rounds, and contains for us the analysis of the queries and the lookup of document ids, for
-bm25s neither. The bound is a ratio of at most 1.2. bm25s has no RM3: ours, which searches twice, the second time with
-some ten terms more, stands beside its single search.
+bm25s neither. The bound is a ratio of at most 0.95. Our loading includes the compiled functions, which bm25s compiles
+in its first search. The bound of 1.0 is therefore on the sum of both. bm25s has no RM3: ours searches twice, the second
+time with about ten more terms, and is compared with the single search.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from tests.figures import Figures, add_option  # noqa: E402
 DEPTH = 1000
 SIDES = ("ours", "rm3", "peer")
 K1, B = 0.9, 0.4
-#: CPU seconds of our search, in those of bm25s.
-MOST = 1.2
+#: CPU seconds of our search, and of loading with the first search, in those of bm25s.
+MOST, MOST_OF_START = 0.95, 1.0
 
 
 def write_collection(folder: Path, documents: int, queries: int) -> None:
@@ -198,12 +199,18 @@ def compare(folder: Path, rounds: int, figures: Figures) -> None:
     cold = run_apart("search_ours", folder, 1, NUMBA_CACHE_DIR=str(folder / "empty"))["loading"][0]
     medians = {name: statistics.median(found[f"search_{name}"]["search"]) for name in SIDES}
     bound = figures.bound("search, CPU, BM25 : bm25s", medians["ours"] / medians["peer"], MOST)
+
+    def start(side: str) -> float:
+        return sum(found[f"search_{side}"][stage][0] for stage in ("loading", "first search"))
+
+    start_bound = figures.bound("start, CPU, BM25 : bm25s", start("ours") / start("peer"), MOST_OF_START)
     rows: list[tuple[str, Callable[[str], float], str]] = [
         (f"search, CPU s, median of {2 * rounds}", medians.__getitem__, bound),
         ("search, least", lambda side: min(found[f"search_{side}"]["search"]), ""),
         ("search, most", lambda side: max(found[f"search_{side}"]["search"]), ""),
         ("loading, not in the search", lambda side: found[f"search_{side}"]["loading"][0], ""),
         ("first search, not in the search", lambda side: found[f"search_{side}"]["first search"][0], ""),
+        ("loading and first search", start, start_bound),
         ("peak memory of search, MiB", lambda side: found[f"search_{side}"]["peak memory"], ""),
         ("reading, analysing, indexing, CPU s", lambda side: found[f"index_{side}"]["indexing"][0], ""),
         ("peak memory of indexing, MiB", lambda side: found[f"index_{side}"]["peak memory"], ""),
