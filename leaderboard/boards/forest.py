@@ -63,7 +63,7 @@ def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str, total: i
     key = [
         ("best", "●", _("best")),
         ("tied", "◆", _("not separable from best")),
-        ("untested", "×", _("reported, not tested")),
+        ("untested", "×", _("reported, not tested") if "baseline" in roles else _("not tested")),
         ("baseline", "■", _("baseline")),
         ("other", "○", _("other")),
         ("better", "●", _("significantly better")),

@@ -592,7 +592,7 @@ def _facts_html(keys: tuple[str, ...], values: tuple[Value, ...], implied_proven
     """
     facts: list[tuple[str, str]] = []
     for key, value in zip(keys, values, strict=True):
-        if key == "provenance" and value == implied_provenance:
+        if value == 0 or (key == "provenance" and value == implied_provenance):
             continue
         if isinstance(value, (float, int)):
             text = _("%s M parameters") % format_quantity(value)

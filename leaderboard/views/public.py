@@ -36,7 +36,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
     if facts is None:
         raise Http404
     results = page.system_results(facts["pk"])
-    challenges = public_challenges(facts["pk"])
+    challenges, places = public_challenges(facts["pk"]), benchmark_places(slug)
     configurations = run_provenance(facts["pk"])
     provenances = {result.provenance for result in results}
     weights = {configuration["checkpoint"].get("parameters") for configuration in configurations}
@@ -46,7 +46,8 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "system": facts,
         "results": results,
         "headline": tables.headline(results),
-        "places": benchmark_places(slug),
+        "places": [place for place in places if place[1] is not None],
+        "incomplete_places": [place for place in places if place[1] is None],
         "quarantined": page.quarantined_results(facts["pk"]),
         "by_measure": tables.measure_table(results),
         "beside": tables.facts_table(results),

@@ -198,7 +198,7 @@ def _build_result(
         best=standing.best.scores[measure],
         best_system=standing.best.system,
         best_slug=standing.best.slug,
-        rank=standing.rank,
+        rank=None if is_about_judging(measure) else standing.rank,
         of=standing.peer_count,
         ranked_in=standing.ranked_in,
         published="" if is_reported else row["published"][:10],
@@ -244,12 +244,13 @@ class SeedResult(NamedTuple):
 class Result(NamedTuple):
     """One result of the system, compared on its dataset's board.
 
-    `rank` and `of` count results of its own kind (`ranked_in`) with the measure, as the board does; `rank` is None for
-    stale results. `word_pieces` is the score of BM25 over word pieces in the same job, if there is one. For a seed
-    set, `value` is the mean over `seed_count` runs, `deviations` are sample standard deviations by measure, and
-    `seeds` are the runs, empty over hidden judgments. `certainty` has the test results for `measure`: None over hidden
-    judgments, for reported results, and before the tests are computed. `significance` and `separation` describe in
-    words whether it differs from the baseline, and from the other results.
+    `rank` and `of` count results of its own kind (`ranked_in`) with the measure, as the board does; `rank` is None
+    for stale results and for measures that do not rank. `word_pieces` is the score of BM25 over word pieces in the
+    same job, if there is one. For a seed set, `value` is the mean over `seed_count` runs, `deviations` are sample
+    standard deviations by measure, and `seeds` are the runs, empty over hidden judgments. `certainty` has the test
+    results for `measure`: None over hidden judgments, for reported results, and before the tests are computed.
+    `significance` and `separation` describe in words whether it differs from the baseline, and from the other
+    results.
     """
 
     dataset: str
@@ -302,7 +303,7 @@ class Result(NamedTuple):
     def text(self) -> dict[str, Any]:
         """Its numbers, formatted for the page."""
         return {
-            "rank": f"{self.rank} of {self.of}" if self.rank else "",
+            "rank": f"{self.rank} of {self.of}" if self.rank else "—" if is_about_judging(self.measure) else _("stale"),
             "rank_kind": {REPORTED: _("reported"), CLOSED: _("closed APIs")}.get(self.ranked_in, ""),
             "value": numbers.format_value(self.value, numbers.DECIMALS),
             "deviation": numbers.format_value(self.deviations.get(self.measure), numbers.DECIMALS),

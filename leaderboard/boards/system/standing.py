@@ -13,7 +13,7 @@ from html import escape
 from typing import Any, NamedTuple
 
 from django.contrib.humanize.templatetags.humanize import ordinal
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from leaderboard.boards.wording import separation_text, significance_text
 from leaderboard.core.measures import better
@@ -308,10 +308,8 @@ def system_badge(system_slug: str, dataset_slug: str, measure: str) -> Badge | N
     if system is None:
         return None
     datasets = Dataset.objects.listed().order_by("name")
-    if dataset_slug:
-        dataset = datasets.filter(slug=dataset_slug).first()
-    else:
-        dataset = datasets.filter(entries__system=system, entries__visibility__in=Entry.SEEN).first()
+    of_system = Q(entries__system=system, entries__visibility__in=Entry.SEEN)
+    dataset = datasets.filter(Q(slug=dataset_slug) if dataset_slug else of_system).first()
     if dataset is None or (measure and measure not in (dataset.measures or [dataset.primary_measure])):
         return None
     measure = measure or dataset.primary_measure

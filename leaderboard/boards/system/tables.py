@@ -11,9 +11,6 @@ from leaderboard.boards.columns.costs import (
     OVER_STORED_RUNS,
     CostColumn,
     common_currency,
-    latency_noise,
-    no_noise,
-    time_html,
     unit_with_currency,
 )
 from leaderboard.boards.forest import ForestRow, Role, draw_forest
@@ -55,7 +52,7 @@ def headline(results: Sequence[Result]) -> dict[str, Any]:
 def draw_differences(results: Sequence[Result], baseline: str) -> SafeString:
     """Return a plot of the differences from the baseline, in the order of the results; empty for fewer than two."""
     compared_results = [result for result in results if result.delta is not None and not result.is_baseline]
-    roles: dict[str, Role] = {"up": "better", "down": "worse"}
+    roles: dict[str, Role] = {"up": "better", "down": "worse", "untested": "untested"}
     rows = [
         ForestRow(
             f"{result.dataset}, {result.configuration}" if result.configuration else result.dataset,
@@ -205,22 +202,19 @@ def _text(column: CostColumn, measurement: MeasuredEntry) -> str:
         return f"{max(value, 10**-decimals):,.{decimals}f}"
     if isinstance(value, int):  # An exact count.
         return f"{value:,}"
-    return time_html(value, is_doubtful=column.is_timed and bool(measurement.doubt))
+    return format_quantity(value)
 
 
-def _page_column(
-    label: str, unit: str, note: str, value: Callable[[MeasuredEntry], float | None], *, timed: bool = False
-) -> CostColumn:
-    return CostColumn("", label, unit, note, value, latency_noise if timed else no_noise)
+def _page_column(label: str, unit: str, note: str, value: Callable[[MeasuredEntry], float | None]) -> CostColumn:
+    return CostColumn("", label, unit, note, value)
 
 
 def _latency_percentile(name: str) -> CostColumn:
-    return _page_column(name, "ms", "latency of single searches", lambda item: item.latency[name], timed=True)
+    return _page_column(name, "ms", "latency of single searches", lambda item: item.latency[name])
 
 
 def _latency_part(name: str, label: str) -> CostColumn:
-    note = "part of the mean latency"
-    return _page_column(label, "ms", note, lambda item: item.figures["parts_ms"].get(name), timed=True)
+    return _page_column(label, "ms", "part of the mean latency", lambda item: item.figures["parts_ms"].get(name))
 
 
 _LATENCY, *_OTHER_COSTS = COSTS
@@ -234,6 +228,6 @@ _COLUMNS = [
     _latency_part("query_encoding", "Query encoding"),
     _latency_part("first_stage", "First stage"),
     _latency_part("search", "Search"),
-    _page_column("BM25", "ms", "mean latency of BM25 in the same job", lambda item: item.baseline_latency, timed=True),
+    _page_column("BM25", "ms", "mean latency of BM25 in the same job", lambda item: item.baseline_latency),
     *_OTHER_COSTS,
 ]

@@ -7,19 +7,20 @@ import re
 import pytest
 from django.test import Client
 
-from leaderboard.models import Dataset, Entry
+from leaderboard.models import Benchmark, Dataset, Entry
 from leaderboard.results.board_rows.rows import board_cache
 from tests.leaderboard.certainty import compute_certainty
-from tests.leaderboard.entries import make_source, make_system, report, score, scored_dataset
+from tests.leaderboard.entries import make_source, make_system, record_boards, report, score, scored_dataset
 from tests.leaderboard.entries_by_query import score_queries, spread
-from tests.pages import one_line
+from tests.pages import clear_page_cache, one_line
 
 pytestmark = pytest.mark.django_db
 
 
 def cells(page: str, name: str) -> list[str]:
-    """The texts of the first row that begins with a link of this name."""
-    row = one_line(page).partition(f">{name}</a>")[2].partition("</tr>")[0]
+    """Return the texts of the first table row with a link of this name, after the link."""
+    row = next(row for row in one_line(page).split("<tr")[1:] if f">{name}</a>" in row)
+    row = row.partition(f">{name}</a>")[2].partition("</tr>")[0]
     return [" ".join(re.sub(r"<[^>]+>", " ", cell).split()) for cell in re.split(r"</td>", row)]
 
 
@@ -89,6 +90,42 @@ def test_it_says_how_much_of_a_result_was_judged(client: Client) -> None:
     assert result["scores"] == {"nDCG@10": 0.6, "Hole@10": 0.5, "Judged@10": 0.375}
     page = client.get(f"/systems/{slug}/").content.decode()
     assert "Judged@10" in page
+
+
+def test_a_measure_about_judging_gives_no_rank(client: Client) -> None:
+    dataset = scored_dataset(measures=["nDCG@10"])
+    system = score(dataset, "BM25", baseline=True, ndcg=0.2).system
+    Entry.objects.update(scores={"Judged@10": 0.2})
+    record_boards()
+    page = client.get(f"/systems/{system.slug}/").content.decode()
+    assert cells(page, dataset.name)[2].endswith("—")
+    assert "Judged@10 0.200" not in one_line(page)
+    assert client.get(f"/api/v1/systems/{system.slug}/").json()["results"][0]["rank"] is None
+
+
+def test_a_page_with_one_result_links_its_board_and_opens_its_tables(client: Client) -> None:
+    first, second = scored_dataset(name="First"), scored_dataset(name="Second")
+    system = score(first, "both", ndcg=0.5, recall=0.7).system
+    page = one_line(client.get(f"/systems/{system.slug}/").content.decode())
+    assert f'›<a href="/datasets/{first.slug}/">First</a>' in page
+    assert page.count('<details class="fold" open>') == 2
+    assert 'href="/benchmarks/" aria-current="true"' in page
+    score(second, system, ndcg=0.4)
+    clear_page_cache()
+    page = one_line(client.get(f"/systems/{system.slug}/").content.decode())
+    assert "›" not in page
+    assert '<details class="fold" open>' not in page
+
+
+def test_a_system_without_a_mean_is_part_of_its_benchmarks(client: Client) -> None:
+    first, second = scored_dataset(name="First"), scored_dataset(name="Second")
+    benchmark = Benchmark.objects.create(slug="both", name="Both")
+    for dataset in (first, second):
+        benchmark.members.create(dataset=dataset)
+    system = score(first, "one", ndcg=0.5).system
+    page = one_line(client.get(f"/systems/{system.slug}/").content.decode())
+    assert 'too few datasets for a mean:<a href="/benchmarks/both/">Both</a> (1/2)' in page
+    assert 'id="benchmarks"' not in page
 
 
 def test_the_baseline_is_not_compared_with_itself(client: Client) -> None:
