@@ -103,8 +103,7 @@ class DocumentTexts:
             for line in zstandard.ZstdDecompressor().decompress(self._map[start:end]).split(b"\n"):
                 document_id, title, text, is_cut = orjson.loads(line)
                 if document_id in requested_ids:
-                    whole_words = re.sub(r" \S{1,30}$", "", text) if is_cut else text
-                    excerpts[document_id] = Excerpt(title, whole_words, is_cut)
+                    excerpts[document_id] = Excerpt(title, re.sub(r" \S{1,30}$", "", text) if is_cut else text, is_cut)
         return excerpts
 
     def _find_blocks(self, document_id: str) -> list[int]:
