@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from django.utils.translation import gettext as _
+
 from leaderboard.boards import pages
 from leaderboard.boards.model import Block, Board, Member
 from leaderboard.boards.state import BoardState
@@ -53,16 +55,17 @@ class BoardCard:
     def direction(self) -> str:
         """CSS class of the difference, empty unless it is significant after correction."""
         summary = self.board.summary
-        is_lost = summary is None or summary.statement.is_lost_by_correction
-        return direction(summary.relative, self.board.measure) if summary and self.significance and not is_lost else ""
+        if summary is None or summary.baseline_tied or summary.statement.is_lost_by_correction:
+            return ""
+        return direction(summary.relative, self.board.measure) if summary.statement.better else ""
 
     @property
     def significance(self) -> str:
-        """Whether the difference is significant; empty if it is not, or if a tie with the baseline is possible."""
-        summary = self.board.summary
-        if summary is None or not summary.statement.better or summary.baseline_tied:
+        """Whether the difference is significant, or that it is not tested; empty without a difference."""
+        if self.board.summary is None or not self.delta:
             return ""
-        return significance_word(summary.statement)
+        statement = self.board.summary.statement
+        return _("not tested") if statement.better is None else significance_word(statement)
 
     @property
     def judgements(self) -> str:
@@ -161,6 +164,7 @@ def _benchmark_card(
     uncounted = [member.facts.name for member in members if not member.counted]
     complete_rows = sum(board.get_block(row) <= Block.REPORTED for row in board.rows)
     about = {**row, "counted": len(facts.counted), "uncounted": uncounted, "complete": complete_rows}
+    about["datasets"] = {member.dataset_id for member in members}
     changes = (part.revision.at for member in members for part in (member, *member.parts))
     years = [
         (entry.source_year or 0) if entry.reported_by else int(entry.published[:4])

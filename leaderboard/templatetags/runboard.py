@@ -47,6 +47,14 @@ def whole(text: str) -> SafeString:
 
 
 @register.filter
+def breakable(name: str) -> SafeString:
+    """Return a system's name as HTML with a small owner; lines break only after slashes, hyphens, and underscores."""
+    owner, slash, rest = escape(name).rpartition("/")
+    rest = re.sub(r"([-_])(?=\w)", r"\1<wbr>", rest)
+    return mark_safe(f'<small class="owner">{owner}/</small><wbr>{rest}' if slash else rest)  # noqa: S308
+
+
+@register.filter
 def day(value: date | str | None) -> SafeString:
     """Return a `time` element with a date such as 29 Nov 2026, or empty text without a date."""
     if not value:
@@ -66,10 +74,10 @@ def moment(value: datetime | None, precision: str = "minutes") -> SafeString:
 
 @register.filter
 def formula(definition: str) -> SafeString:
-    """Return a definition as HTML with subscripts and superscripts: rel_i, Σ_{i≤k}, 2^{g_i}."""
+    """Return a definition as HTML with subscripts and superscripts: rel_i, Σ_{i≤k}, 2^{g_i}, but not trec_eval."""
     text = escape(definition)
     for sign, tag in (("^", "sup"), ("_", "sub")):
-        text = re.sub(rf"\{sign}\{{([^{{}}]*)\}}|\{sign}(\w)", rf"<{tag}>\1\2</{tag}>", text)
+        text = re.sub(rf"\{sign}\{{([^{{}}]*)\}}|\{sign}(\w)(?!\w)", rf"<{tag}>\1\2</{tag}>", text)
     return mark_safe(text)  # noqa: S308
 
 

@@ -73,29 +73,28 @@ def _list_variant(request: HttpRequest) -> PageVariant:
 @cache_page(site_revision, _list_variant)
 @reads(*FACETS, "sort")
 def leaderboards(request: HttpRequest) -> HttpResponse:
-    """List all boards: benchmarks, and datasets filtered by facets and sorted."""
+    """List all boards, filtered by facets: datasets, and benchmarks with one of these datasets."""
     cards = board_cards()
     visible_cards, facets = list(cards.datasets), []
     for name, (label, value) in FACETS.items():
         counts = Counter(filter(None, map(value, cards.datasets)))
-        selection = request.GET.get(name, "")
-        if name == "language" and (code := known_language_code(selection)) in counts:
-            selection = code
-        else:
-            selection = choice(request.GET, name, sorted(counts))
+        code = known_language_code(request.GET.get(name, "")) if name == "language" else ""
+        selection = code if code in counts else choice(request.GET, name, sorted(counts))
         facets.append((name, label, sorted(counts.items()), selection))
         visible_cards = [card for card in visible_cards if not selection or value(card) == selection]
     sort = choice(request.GET, "sort", SORTS) or "name"
     visible_cards.sort(key=SORTS[sort][1])
+    filtered = any(selection for *_, selection in facets)
+    visible_ids = {card.about["pk"] for card in visible_cards}
     context = {
         "section": "benchmarks",
-        "benchmarks": cards.benchmarks,
+        "benchmarks": [card for card in cards.benchmarks if not filtered or card.about["datasets"] & visible_ids],
         "takes_runs": [card for card in visible_cards if card.about["takes_runs"]],
         "reported": [card for card in visible_cards if not card.about["takes_runs"]],
         "any": bool(cards.datasets),
         "rolling_benchmarks": TopicSource.objects.exclude(dataset__current_version=None),
         "facets": facets,
-        "filtered": any(selection for *_, selection in facets),
+        "filtered": filtered,
         "sorts": [(name, label) for name, (label, _) in SORTS.items()],
         "sort": sort,
         "collections": len(public_overlaps().datasets),

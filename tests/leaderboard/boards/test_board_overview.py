@@ -9,7 +9,7 @@ from django.test import Client
 
 from leaderboard.models import Benchmark, Dataset, Entry
 from leaderboard.results.board_rows.revisions import Kind, board_changed
-from leaderboard.templatetags.runboard import whole
+from leaderboard.templatetags.runboard import breakable, formula, whole
 from tests.leaderboard.boards.test_boards_benchmark import benchmark_of
 from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import (
@@ -103,6 +103,14 @@ def test_an_overview_omits_costs_of_folded_rows_only(client: Client) -> None:
     assert "mean-latency" in heads(text(client, "/benchmarks/all/"))
     card = one_line(text(client, "/benchmarks/").partition('class="card board-card"')[2].partition("</li>")[0])
     assert "2 datasets · 2 systems, 1 on all datasets" in card
+
+
+def test_names_break_after_separators_and_formulas_leave_names_as_they_are() -> None:
+    assert breakable("Qwen/Qwen3-Embedding_8B") == (
+        '<small class="owner">Qwen/</small><wbr>Qwen3-<wbr>Embedding_<wbr>8B'
+    )
+    assert breakable("<BM25>") == "&lt;BM25&gt;"
+    assert formula("rel_i as in trec_eval, R_{cap}") == "rel<sub>i</sub> as in trec_eval, R<sub>cap</sub>"
 
 
 def test_an_overview_omits_measures_that_few_rows_have(client: Client) -> None:

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from leaderboard.core.checks import check_site_pages
 from leaderboard.core.documents import names
-from leaderboard.models import Benchmark, Round
+from leaderboard.models import Benchmark, Dataset, Round
 from tests.leaderboard.entries import score, scored_dataset
 from tests.pages import clear_page_cache
 from tests.reported_boards import load_reported
@@ -128,6 +128,10 @@ def test_boards_are_listed_by_facets_and_reported_ones_are_folded(client: Client
     assert "Open one" in text(client.get("/benchmarks/?language=de").content.decode())
     german_hidden = client.get("/benchmarks/?language=de&judgements=hidden").content.decode()
     assert "No datasets match these filters" in german_hidden
+    Benchmark.objects.create(slug="german", name="German").members.create(dataset=Dataset.objects.get(language="de"))
+    clear_page_cache()
+    assert 'href="/benchmarks/german/"' in client.get("/benchmarks/?language=de").content.decode()
+    assert 'href="/benchmarks/german/"' not in client.get("/benchmarks/?judgements=hidden").content.decode()
     refused = client.get("/benchmarks/?task=nonsense")
     assert refused.status_code == 400
     assert "bug search" in refused.content.decode()
