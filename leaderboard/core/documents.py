@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from django.conf import settings
+from django.templatetags.static import static
 from django.urls import reverse
 from django.utils.html import strip_tags
 from django.utils.safestring import SafeString, mark_safe
@@ -130,6 +131,7 @@ def document(name: str) -> Document:
     html = html.replace("<th></th>", "<td></td>").replace("</table>", "</table></div>")
     # The Content-Security-Policy forbids inline styles.
     html = re.sub(r' style="text-align:(\w+)"', lambda match: ' class="n"' * (match[1] == "right"), html)
+    html = re.sub(r'(?<=<img src=")images/([^"#]+)', lambda match: static(match[1]), html)
     for number in range(html.count("<table>")):
         html = html.replace("<table>", _TABLE.format(number + 1), 1)
     html = html.replace("<pre>", '<pre class="code-block" tabindex="0">')

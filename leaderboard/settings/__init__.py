@@ -104,7 +104,7 @@ SIMPLE_HISTORY_HISTORY_CHANGE_REASON_USE_TEXT_FIELD = True
 STATIC_URL = "/static/"
 STATIC_ROOT = VAR / "static"
 # Files of `make assets` override files of the same name: the full plotly.js, a style sheet without fonts.
-STATICFILES_DIRS = [folder for folder in (BASE_DIR / "build" / "assets", BASE_DIR / "static") if folder.is_dir()]
+STATICFILES_DIRS = [BASE_DIR / path for path in ("build/assets", "static", "docs/images") if (BASE_DIR / path).is_dir()]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",

@@ -44,7 +44,7 @@ class TokenScheme(OpenApiAuthenticationExtension):
         return {
             "type": "http",
             "scheme": "bearer",
-            "description": "A token from the account page, or from `manage.py api_token EMAIL`.",
+            "description": "Create a token on the account page.",
         }
 
 

@@ -141,6 +141,9 @@ def test_documents_are_pages_whose_links_and_anchors_lead_somewhere(client: Clie
     pages = {f"/docs/{name}/": client.get(f"/docs/{name}/").content.decode() for name in names()}
     pages["/docs/"] = client.get("/docs/").content.decode()
     assert "/docs/architecture/" not in "".join(pages.values())
+    assert re.search(
+        r'<img src="/static/board-light[^"]*\.png#only-light" alt="The BEIR board', pages["/docs/read-a-board/"]
+    )
     for address, page in pages.items():
         assert '<nav class="docs-nav"' in page
         assert " style=" not in page
