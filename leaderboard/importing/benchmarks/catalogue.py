@@ -90,7 +90,7 @@ def completeness(benchmark: str) -> dict[str, Any] | None:
             continue
         state = states.get(row.slug)
         available_parts = [slug for slug in parts.get(row.slug, ()) if slug in available]
-        reason = row.note or f"It has not been imported from {row.source.partition('@')[0]}."
+        reason = row.note or "Not imported yet."
         if state == Dataset.State.PREPARING:
             reason = "It was imported, but its baseline is not ready yet."
         elif available_parts:
