@@ -1,6 +1,6 @@
 """Tables of a system's page: results by measure, reported figures and facts, and costs."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from django.utils.safestring import SafeString
@@ -205,29 +205,25 @@ def _text(column: CostColumn, measurement: MeasuredEntry) -> str:
     return format_quantity(value)
 
 
-def _page_column(label: str, unit: str, note: str, value: Callable[[MeasuredEntry], float | None]) -> CostColumn:
-    return CostColumn("", label, unit, note, value)
-
-
 def _latency_percentile(name: str) -> CostColumn:
-    return _page_column(name, "ms", "latency of single searches", lambda item: item.latency[name])
+    return CostColumn("", name, "ms", "latency of single searches", lambda item: item.latency[name])
 
 
 def _latency_part(name: str, label: str) -> CostColumn:
-    return _page_column(label, "ms", "part of the mean latency", lambda item: item.figures["parts_ms"].get(name))
+    return CostColumn("", label, "ms", "part of the mean latency", lambda item: item.figures["parts_ms"].get(name))
 
 
 _LATENCY, *_OTHER_COSTS = COSTS
-_SPREAD = _page_column("±", "ms", "uncertainty of the mean", lambda item: item.figures.get("spread_ms"))
+_SPREAD = CostColumn("", "±", "ms", "uncertainty of the mean", lambda item: item.figures.get("spread_ms"))
 _COLUMNS = [
     _LATENCY._replace(note="mean of single warm searches", whole_searches=False),
     _SPREAD,
     *(_latency_percentile(name) for name in ("p50", "p95", "p99")),
-    _page_column("Searches", "", "number of timed searches", lambda item: item.figures["searches"]),
-    _page_column("Queries", "", "number of distinct queries that were timed", lambda item: item.figures["queries"]),
+    CostColumn("", "Searches", "", "number of timed searches", lambda item: item.figures["searches"]),
+    CostColumn("", "Queries", "", "number of distinct queries that were timed", lambda item: item.figures["queries"]),
     _latency_part("query_encoding", "Query encoding"),
     _latency_part("first_stage", "First stage"),
     _latency_part("search", "Search"),
-    _page_column("BM25", "ms", "mean latency of BM25 in the same job", lambda item: item.baseline_latency),
+    CostColumn("", "BM25", "ms", "mean latency of BM25 in the same job", lambda item: item.baseline_latency),
     *_OTHER_COSTS,
 ]
