@@ -95,7 +95,7 @@ def test_what_can_be_had_is_imported_and_the_rest_is_a_line_each(mirror: FakeHub
     page = " ".join(client.get("/benchmarks/toys/").content.decode().split())
     assert "This site accepts runs for 2 of the 4 datasets of this benchmark." in page
     assert "<li> Not imported yet. Toy-Two" in page
-    assert 'title="a paper">(BM25 0.250)</span>' in page
+    assert 'title="a paper"> (BM25 0.250)</span>' in page
     assert "manage.py" not in page
     (found,) = client.get("/api/v1/benchmarks/").json()["benchmarks"]
     assert (found["completeness"]["here"], found["completeness"]["of"]) == (2, 4)

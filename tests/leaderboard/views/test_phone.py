@@ -198,7 +198,6 @@ def test_measures_and_leaderboards_fit_the_width(phone: Page) -> None:
     entry.save()
     record_boards()
     phone.goto(f"/systems/{dense.slug}/")
-    phone.get_by_role("heading", name="All measures").click()
     for address, name in (("", "All measures"), ("/benchmarks/", "Datasets")):
         if address:
             phone.goto(address)
