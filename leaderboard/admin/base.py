@@ -72,6 +72,8 @@ class CurationAdmin(SimpleHistoryAdmin):
     pages: ClassVar[dict[str, str]] = {}
     #: Phrases for one and for several pending rows, and the query string of the list that shows them.
     pending: ClassVar[tuple[str, str, str] | None] = None
+    #: Field with the time since when a pending row waits; empty if no field has it.
+    pending_since: ClassVar[str] = "created_at"
 
     #: Pages that start a task: label, URL name, and permissions. Lists and the index link to them.
     task_pages: ClassVar[tuple[tuple[str, str, tuple[str, ...]], ...]] = ()

@@ -123,12 +123,9 @@ class MeasuresForm(ReasonForm):
 def _protect(dataset: Dataset, values: Mapping[str, Any]) -> str:
     """Request the protection policy of the form for the dataset, and return a message."""
     request_change(
-        dataset,
-        competition=values["protection"] == Protection.COMPETITION,
-        share=values["share"],
-        although_told=values["although_told"],
-        although_reveals=values["although_reveals"],
-    )
+        dataset, competition=values["protection"] == Protection.COMPETITION, share=values["share"],
+        although_told=values["although_told"], although_reveals=values["although_reveals"],
+    )  # fmt: skip
     return f"Requested: {dataset} will use the {Protection(values['protection']).label} policy."
 
 

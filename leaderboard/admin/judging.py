@@ -159,24 +159,16 @@ class PoolAdmin(JudgingAdmin):
         def act(values: Mapping[str, Any]) -> str:
             """Request the pool, and return the URL of its page."""
             pool = request_pool(
-                values["dataset"],
-                depth=values["depth"],
-                runs=values["runs"] or None,
-                runs_per_team=values["runs_per_team"],
-                round=values["round"],
-            )
+                values["dataset"], depth=values["depth"], runs=values["runs"] or None,
+                runs_per_team=values["runs_per_team"], round=values["round"],
+            )  # fmt: skip
             return reverse("admin:leaderboard_pool_change", args=[pool.pk])
 
         redirect, problems = submit(request, form, act, JudgingRefused)
         return redirect or curation_page(
-            request,
-            self,
-            "admin/leaderboard/pool/draw.html",
-            "Draw a pool",
-            problems=problems,
-            form=form,
+            request, self, "admin/leaderboard/pool/draw.html", "Draw a pool", problems=problems, form=form,
             dataset=dataset,
-        )
+        )  # fmt: skip
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
@@ -194,18 +186,12 @@ class PoolAdmin(JudgingAdmin):
             with acting(curator(request)):
                 disclosure.record_counts_read(pool)
         return curation_page(
-            request,
-            self,
-            "admin/leaderboard/pool/pool.html",
-            f"Pool {pool.pk} of {pool.dataset}",
-            pool=pool,
-            counts=pool.statistics,
-            refresh=REFRESH if pool.state == Pool.State.DRAWING else 0,
+            request, self, "admin/leaderboard/pool/pool.html", f"Pool {pool.pk} of {pool.dataset}", pool=pool,
+            counts=pool.statistics, refresh=REFRESH if pool.state == Pool.State.DRAWING else 0,
             runs=pool.runs.select_related("system__team").order_by("system__name", "configuration"),
-            imports=pool.imports.all(),
-            forms=disclosure.downloadable_forms(pool, request.user),
+            imports=pool.imports.all(), forms=disclosure.downloadable_forms(pool, request.user),
             knows=disclosure.may_see_counts(pool.dataset, request.user),
-        )
+        )  # fmt: skip
 
     def file_view(self, request: HttpRequest, pool_id: int, form: str) -> HttpResponseBase:
         """Record the download, and send a file of a pool.
@@ -243,12 +229,10 @@ class JudgementUploadForm(DatasetForm):
         widget=forms.RadioSelect,
     )
     judge_name = text_line(
-        label="Name",
-        max_length=80,
-        required=False,
+        label="Name", max_length=80, required=False,
         help_text="Name of the assessors (“NIST assessors”) or the model, shown on the board and in exports. Leave it "
         "empty for labels of answers: their file names the judges.",
-    )
+    )  # fmt: skip
     judge_version = optional_text(
         label="Version of the model", max_length=80, help_text="Version as published, for example 2024-08-06"
     )
@@ -333,14 +317,9 @@ class JudgementImportAdmin(JudgingAdmin):
 
         redirect, problems = submit(request, form, act, JudgingRefused)
         return redirect or curation_page(
-            request,
-            self,
-            "admin/leaderboard/judgementimport/bring.html",
-            "Import judgments",
-            problems=problems,
-            problems_note="The file was not stored:",
-            form=form,
-        )
+            request, self, "admin/leaderboard/judgementimport/bring.html", "Import judgments", problems=problems,
+            problems_note="The file was not stored:", form=form,
+        )  # fmt: skip
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None

@@ -7,16 +7,19 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.humanize.templatetags.humanize import naturaltime
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils.formats import localize
+from django.utils.html import format_html_join
 from django.utils.text import capfirst
 
 from evaluation.core.problems import InvalidContent
-from leaderboard.admin.base import CurationAdmin, curator
+from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin, curator
 from leaderboard.admin.forms import WhyField
 from leaderboard.core.audit import acting
 from leaderboard.results.board_rows.revisions import lock_boards
@@ -71,13 +74,9 @@ def curation_page(
     if status is None:
         status = 400 if problems or (form is not None and form.errors) else 200
     values = {
-        **page.admin_site.each_context(request),
-        "opts": opts,
-        "title": title,
-        "crumbs": [(capfirst(opts.verbose_name_plural), list_url), *crumbs],
-        "problems": problems,
-        **context,
-    }
+        **page.admin_site.each_context(request), "opts": opts, "title": title,
+        "crumbs": [(capfirst(opts.verbose_name_plural), list_url), *crumbs], "problems": problems, **context,
+    }  # fmt: skip
     return TemplateResponse(request, template, values, status=status)
 
 
@@ -120,6 +119,28 @@ def submit(
             texts = getattr(error, "conflicts", [f"{str(error).removesuffix('.')}."])
             return None, [{"message": text} for text in texts]
     return None, []
+
+
+class ReviewAdmin(ReadOnlyAdmin):
+    """Base class of lists whose rows await decisions, each with its age and a button for each action."""
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        """Return the columns, with one of buttons if the user may decide."""
+        columns = super().get_list_display(request)
+        return (*columns, "decide") if self.get_actions(request) else columns
+
+    @admin.display(description="waiting since")
+    def age(self, obj: Any) -> str:
+        time = getattr(obj, self.pending_since)
+        return f"{localize(time)} ({naturaltime(time)})"
+
+    @admin.display(description="decision")
+    def decide(self, obj: Any) -> str:
+        """Return a button for each action that suits the row; the list has a form for each row."""
+        buttons = ((obj.pk, name, getattr(self, name).button) for name in self.acts(obj))
+        return format_html_join(
+            " ", '<button class="button" form="decide-{}" name="action" value="{}">{} …</button>', buttons
+        )
 
 
 @dataclass(frozen=True, slots=True)

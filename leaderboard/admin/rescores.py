@@ -120,15 +120,8 @@ class RescoreAdmin(JudgingAdmin):
     """Admin of rescores; the page of each shows its comparison instead of a form."""
 
     list_display = (
-        "dataset",
-        "judgements",
-        "state",
-        "progress",
-        "reason",
-        "created_by",
-        "created_at",
-        "decided_by",
-    )
+        "dataset", "judgements", "state", "progress", "reason", "created_by", "created_at", "decided_by",
+    )  # fmt: skip
     list_display_links = ("dataset", "judgements")
     list_filter = ("state", ("dataset", admin.RelatedOnlyFieldListFilter))
     search_fields = ("dataset__name", "dataset__slug", "reason")
@@ -184,13 +177,8 @@ class RescoreAdmin(JudgingAdmin):
 
         redirect, problems = submit(request, form, act, campaigns.RescoreUnderWay, campaigns.CannotRescore)
         return redirect or curation_page(
-            request,
-            self,
-            "admin/leaderboard/rescore/start.html",
-            "Rescore a dataset",
-            problems=problems,
-            form=form,
-        )
+            request, self, "admin/leaderboard/rescore/start.html", "Rescore a dataset", problems=problems, form=form,
+        )  # fmt: skip
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
@@ -206,20 +194,12 @@ class RescoreAdmin(JudgingAdmin):
             hidden=dataset.hidden,
         )
         return curation_page(
-            request,
-            self,
-            "admin/leaderboard/rescore/comparison.html",
-            f"{dataset}: qrels v{rescore.from_qrels.number} → v{rescore.to_qrels.number}",
-            rescore=rescore,
-            dataset=dataset,
-            table=table,
-            stays=unmoved_results(comparison),
-            seen=digest(comparison),
-            evaluating=evaluating,
-            later=evaluating and is_secret_preview(rescore),
-            ready=rescore.state == State.READY,
+            request, self, "admin/leaderboard/rescore/comparison.html",
+            f"{dataset}: qrels v{rescore.from_qrels.number} → v{rescore.to_qrels.number}", rescore=rescore,
+            dataset=dataset, table=table, stays=unmoved_results(comparison), seen=digest(comparison),
+            evaluating=evaluating, later=evaluating and is_secret_preview(rescore), ready=rescore.state == State.READY,
             failed=rescore.state == State.FAILED,
-        )
+        )  # fmt: skip
 
     def csv_view(self, request: HttpRequest, key: int) -> HttpResponse:
         """Send the comparison as CSV."""
@@ -245,23 +225,12 @@ class RescoreAdmin(JudgingAdmin):
             return redirect
         comparison = _visible_comparison(request, rescore)
         return curation_page(
-            request,
-            self,
-            "admin/leaderboard/rescore/decide.html",
-            decision.title,
-            crumbs=[object_crumb(self, rescore)],
-            problems=problems,
-            status=409 if problems else None,
-            form=form,
-            rescore=rescore,
-            dataset=rescore.dataset,
-            explanation=decision.explanation,
-            button=decision.button,
-            danger=decision.danger,
-            table=comparison_table(comparison, hidden=rescore.dataset.hidden),
-            stays=unmoved_results(comparison),
-            back=_rescore_url(rescore),
-        )
+            request, self, "admin/leaderboard/rescore/decide.html", decision.title,
+            crumbs=[object_crumb(self, rescore)], problems=problems, status=409 if problems else None, form=form,
+            rescore=rescore, dataset=rescore.dataset, explanation=decision.explanation, button=decision.button,
+            danger=decision.danger, table=comparison_table(comparison, hidden=rescore.dataset.hidden),
+            stays=unmoved_results(comparison), back=_rescore_url(rescore),
+        )  # fmt: skip
 
 
 def _visible_comparison(request: HttpRequest, rescore: Rescore) -> dict[str, Any]:

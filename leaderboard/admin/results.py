@@ -12,11 +12,12 @@ from django import forms
 from django.contrib import admin
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
+from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
 from leaderboard.admin.base import ReadOnlyAdmin, folded
 from leaderboard.admin.forms import optional_text, tick_box
-from leaderboard.admin.pages import Operation, ReasonForm
+from leaderboard.admin.pages import Operation, ReasonForm, ReviewAdmin
 from leaderboard.admin.reported import REPORTS, report_view
 from leaderboard.boards.system.standing import differing_entries
 from leaderboard.core.text.numbers import DECIMALS, difference, format_value, signed
@@ -132,6 +133,8 @@ class EntryAdmin(ReadOnlyAdmin):
         "?agreement=differs",
     )
     actions: Sequence[str] = ("make_baseline", "quarantine", "restore", "unpublish", "withdraw")
+
+    pending_since = "published_at"
 
     def pending_rows(self) -> QuerySet[Entry]:
         return differing_entries()
@@ -283,16 +286,27 @@ def _settle(challenge: Challenge, values: Mapping[str, Any], upheld: bool) -> st
 
 
 @admin.register(Challenge)
-class ChallengeAdmin(ReadOnlyAdmin):
+class ChallengeAdmin(ReviewAdmin):
     """Admin of challenges, which actions settle or redact; all other fields are read-only."""
 
-    list_display = ("system", "claim", "dataset", "state", "raised_by", "raised_at", "settled_by")
+    list_display = ("claim", "text", "system_page", "dataset", "raised_by", "age", "state")
     list_filter = ("state", "claim", ("dataset", admin.RelatedOnlyFieldListFilter))
     list_select_related = ("system", "dataset", "raised_by", "settled_by")
     search_fields = ("system__name", "system__slug", "text", "decision")
     actions = ("uphold", "reject", "take_words_out")
+    fields = (
+        "claim", "text", "system_page", "dataset", "raised_by", "age", "state", "decision", "corrected",
+        "settled_by", "settled_at",
+    )  # fmt: skip
+    readonly_fields = ("system_page", "age")
+    empty_value_display = "none given"
 
     pending = ("challenge is open", "challenges are open", "?state__exact=open")
+    pending_since = "raised_at"
+
+    @admin.display(description=_("system"), ordering="system")
+    def system_page(self, challenge: Challenge) -> str:
+        return format_html('<a href="{}">{}</a>', challenge.system.get_absolute_url(), challenge.system)
 
     def acts(self, obj: Challenge) -> Iterable[str]:
         settling = ("uphold", "reject") if obj.state == Challenge.State.OPEN else ()

@@ -58,6 +58,7 @@ class RoundAdmin(CurationAdmin):
     )
 
     pending = ("round can be revealed", "rounds can be revealed", "")
+    pending_since = "reveals_at"
 
     def pending_rows(self) -> QuerySet[Round]:
         return Round.objects.filter(revealed_at=None, reveals_at__lte=timezone.now())

@@ -40,22 +40,26 @@ RECORDS = frozenset({
 
 
 def pending_rows(request: HttpRequest) -> list[dict[str, Any]]:
-    """Return the counts of pending decisions that the user may see: `count`, `words`, `address`, and `model`.
+    """Return the pending decisions that the user may see: `count`, `words`, `address`, `model`, `oldest`, and `since`.
 
-    The address is that of the list, or of the row itself if there is only one.
+    The address is that of the list, or of the row itself if there is only one. The oldest row has waited since `since`.
     """
     pending = []
     for model, page in admin.site._registry.items():
         if not isinstance(page, CurationAdmin) or page.pending is None:
             continue
         app, name = model._meta.app_label, model._meta.model_name
-        if request.user.has_perm(f"{app}.view_{name}") and (keys := page.pending_rows().values_list("pk", flat=True)):
+        field = page.pending_since
+        if request.user.has_perm(f"{app}.view_{name}") and (rows := page.pending_rows().order_by(field or "pk")):
             singular, plural, query = page.pending
             address = reverse(f"admin:{app}_{name}_changelist") + query
-            if len(keys) == 1:
-                address = reverse(f"admin:{app}_{name}_change", args=[keys[0]])
-            words = singular if len(keys) == 1 else plural
-            pending.append({"count": len(keys), "words": words, "address": address, "model": model})
+            if len(rows) == 1:
+                address = reverse(f"admin:{app}_{name}_change", args=[rows[0].pk])
+            words, since = singular if len(rows) == 1 else plural, getattr(rows[0], field) if field else None
+            pending.append({
+                "count": len(rows), "words": words, "address": address, "model": model, "oldest": rows[0],
+                "since": since,
+            })  # fmt: skip
     return pending
 
 
@@ -67,13 +71,16 @@ def index(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> 
     pending, groups, problems = pending_rows(request), task_groups(request), []
     for group in groups:
         lists = [entry for entry in group["models"] if entry["object_name"].lower() not in RECORDS]
-        group |= {"lists": lists, "records": [each for each in group["models"] if each not in lists], "task_pages": []}
+        group |= {"lists": lists, "records": [each for each in group["models"] if each not in lists]}
+        links = []
         for entry in lists:
             page = admin.site._registry[entry["model"]]
             entry["waiting"] = [row for row in pending if row["model"] is entry["model"]]
             if isinstance(page, CurationAdmin):
-                group["task_pages"] += page.task_links(request)
+                links += page.task_links(request)
                 problems += [(sentence, entry["admin_url"]) for sentence in page.problems()]
+        for name, is_form in (("task_pages", False), ("add_pages", True)):
+            group[name] = [link for link in links if link[1].endswith("/add/") == is_form]
     context = {"problems": problems, "waiting": pending, "app_list": groups}
     return _django_index(request, {**(extra_context or {}), **context})
 

@@ -268,12 +268,9 @@ def _read_members(text: Any) -> list[dict[str, Any]]:
 FORMATS = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
 #: Tables by their names in commands.
 TABLES: dict[str, type[CurationResource]] = {
-    "datasets": DatasetResource,
-    "systems": SystemResource,
-    "benchmarks": BenchmarkResource,
-    "hardware": HardwareResource,
-    "prices": PriceResource,
-}
+    "datasets": DatasetResource, "systems": SystemResource, "benchmarks": BenchmarkResource,
+    "hardware": HardwareResource, "prices": PriceResource,
+}  # fmt: skip
 #: Maximum size of a table in characters.
 MAX_CHARACTERS = 2_000_000
 

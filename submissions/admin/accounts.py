@@ -137,6 +137,7 @@ class PersonAdmin(AccountAdmin, UserAdmin):
     )
 
     pending = ("account waits for approval", "accounts wait for approval", "?approval_awaited__exact=1")
+    pending_since = "date_joined"
 
     def pending_rows(self) -> QuerySet[User]:
         return approval.waiting_accounts()
@@ -504,6 +505,7 @@ class AcceptanceAdmin(ReadOnlyAdmin):
     actions = ("approve", "withdraw")
 
     pending = ("registration waits for approval", "registrations wait for approval", "?approval=waiting")
+    pending_since = "accepted_at"
 
     def pending_rows(self) -> QuerySet[Acceptance]:
         return approval.waiting_acceptances()

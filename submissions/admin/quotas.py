@@ -7,10 +7,11 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.html import format_html
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
 
 from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin, get_reason
-from leaderboard.admin.pages import Operation
+from leaderboard.admin.pages import Operation, ReviewAdmin
 from submissions.models import Flag, QuotaException, QuotaUse
 from submissions.quotas.ledger import flag_details, refund_unit, settle_flag
 
@@ -84,54 +85,45 @@ _settlement = partial(
 
 
 @admin.register(Flag)
-class FlagAdmin(ReadOnlyAdmin):
+class FlagAdmin(ReviewAdmin):
     """Admin of flags. Flagged submissions are not rejected."""
 
-    list_display = ("created_at", "kind", "figures", "dataset", "its_team", "its_submission", "state", "note")
+    list_display = ("kind", "evidence", "runs", "dataset", "its_team", "submitter", "age", "state")
     list_filter = ("state", "kind", ("dataset", admin.RelatedOnlyFieldListFilter), "created_at")
     list_select_related = ("dataset", "team", "submission__system", "submission__submitter")
     search_fields = ("team__name", "team__slug", "submission__id", "submission__system__name")
     fields = (
-        "kind",
-        "figures",
-        "dataset",
-        "its_team",
-        "its_submission",
-        "submitter",
-        "earlier",
-        "state",
-        "note",
-        "settled_by",
+        "kind", "evidence", "runs", "dataset", "its_team", "submitter", "age", "state", "note", "settled_by",
         "settled_at",
-        "created_at",
-    )
-    readonly_fields = ("figures", "its_team", "its_submission", "submitter", "earlier")
+    )  # fmt: skip
+    readonly_fields = ("evidence", "runs", "its_team", "submitter", "age")
     actions = ("clear", "confirm")
 
-    pending = ("run looks like a probe", "runs look like probes", "?state__exact=open")
+    pending = ("flagged run", "flagged runs", "?state__exact=open")
 
     def pending_rows(self) -> QuerySet[Flag]:
         return Flag.objects.filter(state=Flag.State.OPEN)
 
     @admin.display
-    def figures(self, flag: Flag) -> str:
+    def evidence(self, flag: Flag) -> str:
         return flag_details(flag)
 
     @admin.display(description="team", ordering="team__name")
     def its_team(self, flag: Flag) -> str:
         return format_html('<a href="{}">{}</a>', flag.team.get_absolute_url(), flag.team)
 
-    @admin.display(description="submission", ordering="submission")
-    def its_submission(self, flag: Flag) -> str:
-        return format_html('<a href="{}">{}</a>', flag.submission.get_absolute_url(), flag.submission)
+    @admin.display(description="runs", ordering="submission")
+    def runs(self, flag: Flag) -> str:
+        """Return links to the flagged run and to the earlier ones that it resembles, latest first."""
+        earlier = dict.fromkeys([*filter(None, [flag.details.get("submission")]), *flag.details.get("chain", ())])
+        links = [("This run: ", flag.submission_id, str(flag.submission))]
+        links += [("Earlier run: ", key, f"submission {key}") for key in earlier]
+        rows = ((label, reverse("submission", args=[key]), text) for label, key, text in links)
+        return format_html_join("", '<div>{}<a href="{}">{}</a></div>', rows)
 
     @admin.display
     def submitter(self, flag: Flag) -> str:
         return str(flag.submission.submitter)
-
-    @admin.display(description="earlier submissions of the chain")
-    def earlier(self, flag: Flag) -> str:
-        return ", ".join(flag.details.get("chain", [])) or flag.details.get("submission", "") or "none"
 
     def acts(self, obj: Flag) -> Iterable[str]:
         return ("clear", "confirm") if obj.state == Flag.State.OPEN else ()

@@ -14,6 +14,7 @@ class RenewalAdmin(TopicSourceAdmin):
     """Admin of rolling benchmarks that shows failed renewals until a later one succeeds."""
 
     pending = ("renewal of a rolling benchmark failed", "renewals of rolling benchmarks failed", "")
+    pending_since = ""
 
     def pending_rows(self) -> QuerySet[TopicSource]:
         states = Job.objects.filter(kind=Job.Kind.RENEW, dataset=OuterRef("dataset")).order_by("-pk").values("state")

@@ -207,11 +207,14 @@ def test_the_first_page_says_what_waits_for_a_decision(admin_client: Client) -> 
         raise_challenge(system, make_user("Carol"), claim="training", text="It was trained on the test queries.")
     page = one_line(admin_client.get("/admin/").content.decode())
     assert "<strong>1</strong> challenge is open" in page
+    assert re.search(r'its training data of Doubted,\s*<time datetime="[^"]+">(now|[^<]+ ago)</time>', page)
     groups = re.findall(r'<h2 id="[a-z-]+">([^<]+)</h2>', page)[1:]
     assert groups == ["Datasets", "Submissions", "Accounts", "Operation"]
     assert re.search(r'href="/admin/leaderboard/challenge/">Challenges</a>\s*<a class="count" href="[^"]+">1<', page)
     listed = admin_client.get("/admin/leaderboard/challenge/?state__exact=open").content.decode()
     assert "Doubted" in listed
+    assert "It was trained on the test queries." in listed
+    assert [*re.findall(r'name="action" value="(\w+)">', listed)] == ["uphold", "reject", "take_words_out"]
 
 
 def test_a_single_item_to_review_opens_with_its_decisions_and_several_as_a_list(admin_client: Client) -> None:
@@ -224,7 +227,7 @@ def test_a_single_item_to_review_opens_with_its_decisions_and_several_as_a_list(
         )
         assert waiting is not None
         page = admin_client.get(waiting[1]).content.decode()
-        assert ("Uphold …" in one_line(page)) == (waiting[2] == "1")
+        assert one_line(page).count("Uphold …") == int(waiting[2])
     assert waiting[1] == "/admin/leaderboard/challenge/?state__exact=open"
 
 
@@ -251,10 +254,13 @@ def test_fields_without_a_value_are_folded_on_pages_that_cannot_be_edited(curato
 
 def test_index_links_to_tasks_and_offers_no_add_form_for_records(curator: Client) -> None:
     page = one_line(curator.get("/admin/").content.decode())
-    tasks = re.findall(r'<a class="button" href="([^"]+)">([^<]+)</a>', page)
+    tasks = re.findall(r'<a (?:class="button" )?href="([^"]+)">([^<]+)</a>', page)
+    buttons = re.findall(r'<a class="button" href="([^"]+)">', page)
     assert ("/admin/leaderboard/dataset/import/", "Import dataset") in tasks
     assert ("/admin/leaderboard/pool/draw/", "Draw a pool") in tasks
     assert ("/admin/leaderboard/rescore/add/", "Add rescore") in tasks
+    assert "/admin/leaderboard/pool/draw/" in buttons
+    assert "/admin/leaderboard/rescore/add/" not in buttons
     assert "addlink" not in page
     records = re.findall(r'<p class="note records">(.*?)</p>', page)
     assert "Qrels</a>" in records[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
@@ -100,7 +101,12 @@ def test_a_flag_is_settled_with_a_note(
 ) -> None:
     flag = make_flag(sent, secret)
     listed = desk.get(reverse("admin:submissions_flag_changelist"))
-    assert "11 of 12 queries have the same top ten documents" in listed.content.decode()
+    page = listed.content.decode()
+    assert "11 of 12 queries have the same top ten documents" in page
+    assert f'form="decide-{flag.pk}" name="action" value="{action}"' in page
+    assert f'<form method="post" id="decide-{flag.pk}">' in page
+    assert sent.get_absolute_url() in page
+    assert '/submissions/abc/">submission abc</a>' in page
     act(desk, "flag", action, flag, confirmed="yes", why="they wrote to us")
     flag.refresh_from_db()
     assert (flag.state, flag.note, flag.settled_by) == (state, "they wrote to us", carol)
@@ -109,6 +115,15 @@ def test_a_flag_is_settled_with_a_note(
 
 
 def test_without_the_right_nothing_is_settled(secret: Dataset, sent: Submission) -> None:
+    viewer = make_user("Vera", is_staff=True)
+    viewer.user_permissions.add(Permission.objects.get(codename="view_flag"))
+    client = Client()
+    client.force_login(viewer)
+    make_flag(sent, secret)
+    page = client.get(reverse("admin:submissions_flag_changelist")).content.decode()
+    assert "11 of 12 queries" in page
+    assert 'name="action" value="clear"' not in page
+    Flag.objects.all().delete()
     client = Client()
     client.force_login(make_user("Dan", is_staff=True))
     assert act(client, "flag", "confirm", make_flag(sent, secret), confirmed="yes", why="x").status_code == 403
