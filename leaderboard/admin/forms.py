@@ -23,6 +23,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from simple_history.models import DeletedObject
 
+from evaluation.measures.registry import DEFAULT_MEASURES, RESPONSE_MEASURES
 from leaderboard.core.text.dates import format_moment
 from leaderboard.core.text.json import read_json
 from leaderboard.core.text.plain import plain_text
@@ -163,6 +164,9 @@ class TermInput(forms.TextInput):
         field = super().render(name, value, {**(attrs or {}), "list": list_id}, renderer)
         return format_html('{}<datalist id="{}">{}</datalist>', field, list_id, options)
 
+
+#: Text input that suggests measures; it accepts all others too.
+MeasureInput = partial(TermInput, lambda: dict.fromkeys((*DEFAULT_MEASURES, *RESPONSE_MEASURES), ""))
 
 #: Maximum length of displayed values.
 _MAX_LENGTH = 120

@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from evaluation.collections.other_formats import FIELDS
 from leaderboard.admin.forms import (
     GroupedForm,
+    MeasureInput,
     TermInput,
     optional_choice,
     optional_integer,
@@ -121,11 +122,13 @@ class ImportForm(GroupedForm):
         choices=[("", "title (default)"), *((name, name) for name in FIELDS)],
         help_text="Field of TREC topics to use as query",
     )
-    primary = optional_text(label="Primary measure", max_length=40, help_text="Default: nDCG@10")
+    primary = optional_text(
+        label="Primary measure", max_length=40, widget=MeasureInput(), help_text="Ranks the board. Default: nDCG@10"
+    )
     measures = optional_text(
         label="Other measures",
         max_length=400,
-        help_text="Separated by spaces. With hidden judgments, at most three including the primary one.",
+        help_text="For example AP R@100. With hidden judgments, at most three including the primary one.",
     )
     relevance_level = optional_integer(min_value=1, help_text="Lowest relevant grade. Default: 1.")
     drop_self_matches = tick_box(

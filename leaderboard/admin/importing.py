@@ -13,6 +13,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.crypto import get_random_string
 from django.utils.http import urlencode
@@ -53,7 +54,9 @@ def import_view(page: Any, request: HttpRequest) -> HttpResponse:
         return _confirm(page, request, request.GET["staged"])
     existing = _find_dataset(request.GET.get("dataset", ""))
     form = SourceForm(request.POST or None, request.FILES or None)
-    form.fields["source"].disabled = not page.may_download()
+    if not page.may_download():
+        form.fields["source"].disabled = True
+        form.fields["source"].help_text = render_to_string("admin/leaderboard/dataset/_downloads_off.html")
 
     def act() -> HttpResponse:
         key, imports = get_random_string(12), request.session.get(_SESSION, {})
@@ -130,7 +133,8 @@ def _confirm(page: Any, request: HttpRequest, key: str) -> HttpResponse:
     existing = target if staged["existing"] else None
     form = ImportForm(
         request.POST or None, request.FILES or None,
-        existing=existing, splits=staged["facts"]["judgements"], initial=staged["initial"],
+        existing=existing, splits=staged["facts"]["judgements"],
+        initial=({} if target else {"primary": Dataset._meta.get_field("primary_measure").default}) | staged["initial"],
     )  # fmt: skip
     run = request.FILES.get("baseline")
     if run is not None:

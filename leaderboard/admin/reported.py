@@ -21,7 +21,15 @@ from django.utils.translation import gettext_lazy as _
 
 from evaluation.core.problems import InvalidContent, Problem, format_count
 from evaluation.measures.registry import UnknownMeasureError, parse_measure
-from leaderboard.admin.forms import GroupedForm, TermInput, TextFileField, WhyField, optional_choice, optional_text
+from leaderboard.admin.forms import (
+    GroupedForm,
+    MeasureInput,
+    TermInput,
+    TextFileField,
+    WhyField,
+    optional_choice,
+    optional_text,
+)
 from leaderboard.admin.import_form import uploaded_path
 from leaderboard.admin.pages import curation_page, require, submit
 from leaderboard.core.storage.store import work_folder
@@ -90,7 +98,7 @@ class FigureForm(forms.Form):
     )
     configuration = optional_text(max_length=120, help_text=_("If the system has several, for example base or large"))
     parameters = QuantityField(_COUNT_UNITS, "", help_text=_("Parameters of the model, for example 110M or 109482240"))
-    measure = forms.CharField(max_length=40, help_text=_("Name on boards, for example nDCG@10"))
+    measure = forms.CharField(max_length=40, widget=MeasureInput(), help_text=_("Name on boards, for example nDCG@10"))
     value = forms.CharField(help_text=_("Printed value: 0.344, or 34.4 with the scale percent"), validators=[_SCORE])
     scale = optional_choice(choices=[("", _("share (0.344)")), *((name, name) for name in SCALES)])
     locator = forms.CharField(label=_("Page or table"), max_length=80, help_text=_("For example Table 2"))
@@ -174,7 +182,7 @@ class PublicationForm(GroupedForm, forms.ModelForm):
     use_required_attribute = False
 
     publication = forms.ModelChoiceField(
-        Source.objects.order_by("title"), required=False, empty_label=_("new: open “New publication” below")
+        Source.objects.order_by("title"), required=False, empty_label=_("new: enter it below")
     )
     why = WhyField()
 
