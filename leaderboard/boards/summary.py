@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from operator import itemgetter
 
@@ -17,11 +18,19 @@ from django.contrib.humanize.templatetags.humanize import apnumber
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from evaluation.measures.registry import upper_bound_name
 from leaderboard.boards.columns.about import SIZE
 from leaderboard.boards.forest import MAX_ROWS, ForestRow, Role, draw_forest
 from leaderboard.boards.model import DELTA, EFFICIENCY, SEPARATED, Board, DatasetFacts, Part, Row, Summary
-from leaderboard.boards.wording import p_text, p_values_text, pairs_text, ranking_source, shorten, significance_word
+from leaderboard.boards.wording import (
+    exceeds_bound,
+    p_text,
+    p_values_text,
+    pairs_text,
+    ranking_source,
+    shorten,
+    significance_word,
+    unjudged_text,
+)
 from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import MINUS, format_quantity, format_value, signed, signed_percent
 from leaderboard.results.board_rows.entry_rows import REFERENCE, REPORTED, SCORED
@@ -125,12 +134,10 @@ class _Leader:
             parts.append(Part(_("Not separable from the best"), self._ties(), detail=detail))
         elif reason := self._untested_reason():
             parts.append(Part(_("Not separable from the best"), reason))
-        exceeds_bound = self._exceeds_bound()
-        if exceeds_bound is not None:
-            # Unjudged documents that the baseline retrieved may be relevant.
-            remains = _("cannot reverse the lead over %(baseline)s")
-            text, state = (remains, "") if exceeds_bound else (_("could reverse the lead over %(baseline)s"), "warn")
-            parts.append(Part(_("Unjudged documents"), text % {"baseline": board.baseline}, state))
+        is_safe = self._exceeds_bound()
+        if is_safe is not None:
+            text = unjudged_text(is_safe, board.baseline)
+            parts.append(Part(_("Unjudged documents"), text, "" if is_safe else "warn"))
         elif board.statements.published is not None:
             parts.append(Part(_("Unjudged documents"), _("not reported, because the judgments are hidden")))
         elif is_reported:
@@ -161,7 +168,7 @@ class _Leader:
             [row.entry.slug for row in self.tied],
             cheapest.entry.slug if cheapest else None,
             latency,
-            exceeds_bound,
+            is_safe,
             baseline is not None,
             self._headline(ratio, measure, baseline),
             draw_forest(list(self._forest_rows()), measure, board.baseline, len(rows)),
@@ -313,13 +320,9 @@ class _Leader:
 
         Returns None if there are none, if the bound is unknown, or if the leader is not better than the baseline.
         """
-        bound = upper_bound_name(self.key)
-        if not self.statement.better or self.baseline is None or not bound:
+        if not self.statement.better or self.baseline is None:
             return None
-        upper_bound, baseline_score = _number(self.baseline, bound), _number(self.baseline, self.key)
-        if upper_bound is None or baseline_score is None or upper_bound <= baseline_score:
-            return None
-        return self.score > upper_bound
+        return exceeds_bound(self.key, self.score, partial(_number, self.baseline))
 
     def _lead_part(self, relative: float | None, tied_baseline: Row | None) -> Part:
         """Return the lead over the baseline, and whether it is significant if such results are tested.

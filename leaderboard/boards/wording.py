@@ -4,9 +4,12 @@
 all pairs on the board.
 """
 
+from collections.abc import Callable
+
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from evaluation.measures.registry import upper_bound_name
 from evaluation.statistics.randomisation import CORRECTION
 from leaderboard.boards.columns.significance import format_p_value
 from leaderboard.boards.model import Row
@@ -18,6 +21,21 @@ from leaderboard.results.significance.statements import BoardStatements, Stateme
 def shorten(text: str, length: int) -> str:
     """Return the text, or if it is longer than `length` characters, its beginning with an ellipsis."""
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def exceeds_bound(measure: str, score: float, baseline_value: Callable[[str], float | None]) -> bool | None:
+    """Return whether a score exceeds the baseline's even if all unjudged documents of the baseline are relevant.
+
+    `baseline_value` returns the value of a measure. The result is None without unjudged documents or a bound.
+    """
+    value, bound = (baseline_value(name) if name else None for name in (measure, upper_bound_name(measure)))
+    return None if value is None or bound is None or bound <= value else score > bound
+
+
+def unjudged_text(is_safe: bool, baseline: str) -> str:
+    """Return whether unjudged documents could reverse the lead; see `exceeds_bound`."""
+    text = _("cannot reverse the lead over %(name)s") if is_safe else _("could reverse the lead over %(name)s")
+    return text % {"name": baseline}
 
 
 def ranking_source(row: Row) -> str:

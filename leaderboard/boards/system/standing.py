@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from django.contrib.humanize.templatetags.humanize import ordinal
 from django.db.models import Q, QuerySet
 
-from leaderboard.boards.wording import separation_text, significance_text
+from leaderboard.boards.wording import exceeds_bound, separation_text, significance_text, unjudged_text
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
 from leaderboard.core.text.baselines import baseline_label
@@ -68,6 +68,8 @@ class Standing:
     against: tuple[str, str] = ("", "")
     baseline_slug: str = ""
     published: PublishedScore | None = None
+    #: Effect of the baseline's unjudged documents on the lead; empty if there is no lead or it is unknown.
+    unjudged: str = ""
 
     @property
     def rank_range(self) -> tuple[int, int] | None:
@@ -166,7 +168,8 @@ def _standing(
     measure, name = entry.dataset.primary_measure, entry.dataset.name
     row = next((candidate for candidate in board.entries if candidate.pk == entry.pk), None)
     baseline = board.baseline(entry, measure)
-    score = entry.scores[measure]
+    score, said = entry.scores[measure], board_statements.for_entry(entry.pk, measure)
+    is_safe = exceeds_bound(measure, score, baseline.scores.get) if said.better and baseline else None
     standing = Standing(
         dataset=name,
         dataset_slug=entry.dataset.slug,
@@ -176,7 +179,8 @@ def _standing(
         baseline=baseline_label(baseline.system, name) if baseline else "",
         baseline_slug=baseline.slug if baseline else "",
         is_baseline=entry.is_baseline,
-        said=board_statements.for_entry(entry.pk, measure),
+        said=said,
+        unjudged=unjudged_text(is_safe, baseline.system) if is_safe is not None and baseline else "",
         published=board.published(measure, own_rows).get(entry.pk),
     )
     if row is None:

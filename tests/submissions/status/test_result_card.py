@@ -9,6 +9,7 @@ from django.template.loader import render_to_string
 from django.test import Client
 
 from leaderboard.boards.system.standing import Standing
+from leaderboard.boards.wording import exceeds_bound, unjudged_text
 from leaderboard.core.text.numbers import signed
 from leaderboard.models import Dataset, Entry, System
 from leaderboard.results.significance.statements import Statement
@@ -27,6 +28,18 @@ def test_only_what_is_shown_to_be_better_than_the_baseline_is_green(better: bool
     said = Statement(better=better)
     standing = Standing("Demo", "demo", "nDCG@10", 0.3, 0.1, "BM25", is_baseline=False, said=said)
     assert ("is-good" in render_to_string("submissions/_result.html", {"standing": standing})) is green
+
+
+def test_the_card_states_the_effect_of_unjudged_documents() -> None:
+    values = {"nDCG@10": 0.2, "Upper(nDCG)@10": 0.35}
+    for score, effect in ((0.3, "could reverse the lead over BM25"), (0.4, "cannot reverse the lead over BM25")):
+        text = unjudged_text(bool(exceeds_bound("nDCG@10", score, values.get)), "BM25")
+        standing = Standing(
+            "Demo", "demo", "nDCG@10", score, 0.1, "BM25", is_baseline=False, said=Statement(better=True), unjudged=text
+        )
+        page = one_line(render_to_string("submissions/_result.html", {"standing": standing}))
+        assert f"Unjudged documents {effect}." in page
+    assert exceeds_bound("nDCG@10", 0.3, {"nDCG@10": 0.2}.get) is None
 
 
 def test_a_result_is_compared_with_the_leader_and_the_baseline() -> None:
