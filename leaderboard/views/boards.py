@@ -73,27 +73,17 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
         agreements = blocking_agreements(row, request.user) if needs_registration else []
         files = [] if agreements else visible_files(row, request.user)
         return {
-            "section": "datasets",
-            "share_image": absolute(request, reverse("dataset_share", args=[slug])),
-            "feed": reverse("dataset_atom", args=[slug]),
-            "statistics": statistics,
+            "section": "datasets", "share_image": absolute(request, reverse("dataset_share", args=[slug])),
+            "feed": reverse("dataset_atom", args=[slug]), "statistics": statistics,
             "sparse": (statistics["relevant_per_query"] or SPARSE) < SPARSE,
-            "judges": describe_judges(judged_by, hidden=dataset["hidden"])[0],
-            "policy": policy_from_columns(dataset),
-            "tombstones": page.tombstones,
-            "awaiting": awaiting_runs(dataset),
-            "rounds": rounds,
-            "parts": page.parts,
-            "twin": page.twin,
-            "remarks": page.remarks,
-            "registration": needs_registration,
-            "due": agreements,
+            "judges": describe_judges(judged_by, hidden=dataset["hidden"])[0], "policy": policy_from_columns(dataset),
+            "tombstones": page.tombstones, "awaiting": awaiting_runs(dataset), "rounds": rounds, "parts": page.parts,
+            "twin": page.twin, "remarks": page.remarks, "registration": needs_registration, "due": agreements,
             "benchmarks": lists.benchmarks_with(dataset["pk"]),
-            "importable": find_importable(slug) if dataset["state"] == Dataset.State.REPORTED else None,
-            "files": files,
+            "importable": find_importable(slug) if dataset["state"] == Dataset.State.REPORTED else None, "files": files,
             "rescore": get_pending_rescore(dataset["pk"]) if may_judge(request.user) else None,
             "details": dataset_details(dataset, files, site_address(request) + "/"),
-        }
+        }  # fmt: skip
 
     return board_page(request, "leaderboard/dataset.html", state, build_context, board)
 

@@ -349,13 +349,9 @@ def create_requested_jobs() -> int:
             if request.dataset_id is None or _has_job(kind, request):
                 continue
             Job.objects.create(
-                kind=kind,
-                queue=Job.Queue.CPU if kind in _RETRIEVING else Job.Queue.SCORE,
-                dataset_id=request.dataset_id,
-                payload=request.payload,
-                state=State.QUEUED,
-                validated=True,
-            )
+                kind=kind, queue=Job.Queue.CPU if kind in _RETRIEVING else Job.Queue.SCORE,
+                dataset_id=request.dataset_id, payload=request.payload, state=State.QUEUED, validated=True,
+            )  # fmt: skip
             count += 1
     return count
 

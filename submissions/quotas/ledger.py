@@ -178,13 +178,9 @@ def settle_quota(job_id: int) -> None:
         refund_use(use, reason)
     if reason == REJECTED:
         QuotaUse.objects.create(
-            kind=QuotaUse.Kind.REFUSAL,
-            dataset_id=use.dataset_id,
-            team_id=use.team_id,
-            person_id=use.person_id,
-            submission_id=use.submission_id,
-            at=timezone.now(),
-        )
+            kind=QuotaUse.Kind.REFUSAL, dataset_id=use.dataset_id, team_id=use.team_id, person_id=use.person_id,
+            submission_id=use.submission_id, at=timezone.now(),
+        )  # fmt: skip
 
 
 def settle_requested() -> None:

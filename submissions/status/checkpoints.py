@@ -20,7 +20,7 @@ from leaderboard.models import Entry, Measurement
 from leaderboard.results.board_rows.measurements import Machine, MeasuredEntry, prices_today
 from leaderboard.results.reported_facts import fact_texts
 from submissions.accounts.permissions import run_stays_private
-from submissions.models import Job, State
+from submissions.models import TERMINAL, Job, State
 
 #: Stages of a model job in order, with their descriptions.
 STAGES = {
@@ -34,6 +34,12 @@ STAGES = {
     "searching": "searching",
     "measuring": "measuring search latency",
 }
+#: Steps of a model job as the status page names them, each with its stages.
+STEPS: Mapping[str, Sequence[str]] = {
+    "queued": (), "loading": ("fetching", "checking", "loading"),
+    "encoding and indexing": ("encoding", "storing", "bringing", "indexing"), "searching": ("searching",),
+    "timing": ("measuring",), "scoring": (),
+}  # fmt: skip
 #: Hints for warnings about runs by Runboard, if they differ from the hints for uploaded runs.
 _HINTS = {
     **dict.fromkeys(
@@ -105,6 +111,8 @@ class ModelPart:
 
     stage: str = ""
     note: str = ""
+    #: Steps of an unfinished job, each with "done", "current", or "".
+    steps: Sequence[tuple[str, str]] = ()
     time_left: timedelta | None = None
     shards: ShardProgress | None = None
     facts: Sequence[tuple[str, str]] = ()
@@ -152,6 +160,7 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
     return ModelPart(
         stage=STAGES.get(job.stage, job.stage) if is_running else "",
         note=job.progress_note if is_running else "",
+        steps=_describe_steps(job) if complete and job.state not in TERMINAL else (),
         time_left=shards.time_left if shards else _estimate_time_left(job) if is_running else None,
         shards=shards,
         facts=fact_texts(entry.facts) if entry else (),
@@ -164,6 +173,15 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
         run_stays=run_stays_private(job),
         own_parameters=job.payload.get("parameters", {}),
     )
+
+
+def _describe_steps(job: Job) -> list[tuple[str, str]]:
+    """Return the steps of an unfinished model job, each with "done", "current", or "" for those to come."""
+    names = list(STEPS)
+    running_step = next((name for name, stages in STEPS.items() if job.stage in stages), "loading")
+    current = {State.RETRIEVING: running_step, State.SCORING: "scoring"}.get(State(job.state), "queued")
+    position = names.index(current)
+    return [(name, "current" if name == current else "done" if n < position else "") for n, name in enumerate(names)]
 
 
 def model_problems(problems: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -230,7 +248,7 @@ _SEPARATE_COLUMNS = frozenset({"mean-latency", "times-bm25", "cost-per-million"}
 class MeasuredCosts:
     """Costs of a measurement as text.
 
-    `spread` has the percentiles p50, p95, and p99, and `figures` has label and value of the remaining columns.
+    `spread` has the percentiles p50, p95, and p99, and `figures` has label, value, and note of the remaining columns.
     """
 
     latency_ms: float
@@ -240,7 +258,7 @@ class MeasuredCosts:
     remark: str
     times_bm25: str
     bm25_ms: float | None
-    figures: Sequence[tuple[str, str]]
+    figures: Sequence[tuple[str, str, str]]
     data: dict[str, Any]
 
 
@@ -260,7 +278,7 @@ def _describe_costs(measurement: Measurement) -> MeasuredCosts:
         times_bm25="" if ratio is None else format_quantity(ratio),
         bm25_ms=measured_entry.baseline_latency,
         figures=[
-            (column.label, f"{format_quantity(value)} {column.unit}".strip())
+            (column.label, f"{format_quantity(value)} {column.unit}".strip(), column.note)
             for column, value in other_columns
             if value is not None
         ],

@@ -97,10 +97,21 @@ class JobStatus(_Result):
         return f"No {self.job.queue.upper()} worker is alive" if needs_gpu else "No worker is alive"
 
     @property
-    def elapsed(self) -> timedelta:
-        """Duration of the last attempt, or the time since the job was created while it has not ended."""
-        started_at = self.job.created_at if self.job.finished_at is None else self.job.started_at
-        return max((self.job.finished_at or timezone.now()) - (started_at or self.job.created_at), timedelta(0))
+    def waited(self) -> timedelta:
+        """Time from the job's creation to the start of the last attempt, or until now while it has not started."""
+        start = self.job.started_at or self.job.finished_at or timezone.now()
+        return max(start - self.job.created_at, timedelta(0))
+
+    @property
+    def worked(self) -> timedelta:
+        """Duration of the last attempt until its end or until now; zero before its start."""
+        end = self.job.finished_at or timezone.now()
+        return max(end - (self.job.started_at or end), timedelta(0))
+
+    @property
+    def runs(self) -> bool:
+        """Whether a worker has claimed the job and has not finished it."""
+        return not (self.ended or self.waits or self.awaits_judgements)
 
     @property
     def progress(self) -> float:
@@ -338,6 +349,20 @@ class SubmissionStatus:
     def ended(self) -> bool:
         """Whether all jobs are in a terminal state."""
         return all(job.ended for job in self.jobs)
+
+    @property
+    def ordered_parts(self) -> list[DatasetPart]:
+        """The parts for reading: running ones first, then waiting ones, then those that have ended."""
+        return sorted(self.parts, key=lambda part: (part.ended, not any(job.runs for job in part.jobs)))
+
+    @property
+    def tally(self) -> str:
+        """State of several unfinished datasets, such as "running, 1 of 3 done"; empty for one, and at the end."""
+        done_count = sum(part.ended for part in self.parts)
+        if self.ended or len(self.parts) == 1:
+            return ""
+        word = _("running") if any(job.runs for job in self.jobs) else _("waiting")
+        return _("{word}, {done} of {all} done").format(word=word, done=done_count, all=len(self.parts))
 
     @property
     def progress(self) -> str:

@@ -83,12 +83,8 @@ class SiteCollector(Collector):
             age.add_metric([queue.name], queue.oldest.total_seconds() if queue.oldest else 0.0)
         leased_jobs = Job.objects.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False)
         claimed_jobs = _count_jobs(
-            leased_jobs,
-            "runboard_jobs_claimed",
-            "Number of jobs claimed by workers.",
-            queue="queue",
-            state="state",
-        )
+            leased_jobs, "runboard_jobs_claimed", "Number of jobs claimed by workers.", queue="queue", state="state",
+        )  # fmt: skip
         # This is a gauge, because withdrawn results are no longer "done".
         ended_jobs = _count_jobs(
             Job.objects.filter(state__in=TERMINAL),

@@ -292,18 +292,21 @@ def test_several_datasets_are_summarized_and_their_details_folded(
     assert rows == [demo.get_absolute_url(), other.get_absolute_url()]
     for cell in ("<b>0.500</b>", f'<a href="/datasets/demo/?pin={entry.system.slug}">1st of 1</a>', "done", "queued"):
         assert cell in summary
-    ended, waiting = re.findall(r'<details class="fold"([^>]*)>', page)
+    waiting, ended = re.findall(r'<details class="fold"([^>]*)>', page)
     assert "hx-preserve" in ended, "polling does not fold what was unfolded"
-    assert " open" in ended, "the first part shows its result as a card"
+    assert " open" not in ended, "the job that has not ended is first"
     assert 'data-copy-label="Copy the link to the board"' in page
     assert "See it on the board" in page
     assert waiting.strip() == "open"
+    assert 'aria-current="step">queued</li>' in page
+    assert "waiting, 1 of 2 done" in one_line(signed_in.get("/submissions/").content.decode())
     visible = re.sub(r'<details class="fold".*?</details>', "", page)
     assert "R@100" not in visible
     assert "R@100" in page
     Job.objects.filter(dataset=other).update(state=State.REJECTED, error_code="constant_output")
     page = one_line(signed_in.get(f"/submissions/{identifier}/").content.decode())
-    _, failed = re.findall(r'<details class="fold"([^>]*)>', page)
+    first, failed = re.findall(r'<details class="fold"([^>]*)>', page)
+    assert " open" in first, "the first part shows its result as a card"
     assert " open" in failed
 
 
