@@ -26,6 +26,14 @@ def better(measure: str) -> Literal["higher", "lower"]:
         return "higher"
 
 
+def reads_answers(measure: str) -> bool:
+    """Return whether the measure is computed from answers, so that rankings have no value."""
+    try:
+        return parse_measure(measure).family.reads_responses
+    except UnknownMeasureError:
+        return False
+
+
 @lru_cache(maxsize=1024)
 def measure_anchor(name: str) -> str:
     """Return the anchor of a measure on the methodology page; all cutoffs of a measure share one."""

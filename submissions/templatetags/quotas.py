@@ -19,6 +19,12 @@ def of_dataset(quotas: Mapping[int, Sequence[Quota]], dataset: Dataset) -> Seque
     return quotas.get(dataset.pk, ()) if quotas else ()
 
 
+@register.filter
+def exhausted(quotas: Sequence[Quota]) -> bool:
+    """Return whether there is a limit and no team has submissions left."""
+    return bool(quotas) and all(quota.spent for quota in quotas)
+
+
 @register.inclusion_tag("submissions/_quota.html", takes_context=True)
 def own_quota(context: Context, slug: str) -> dict[str, Any]:
     """Return the template context with the signed-in user's quotas on the dataset with this slug.
