@@ -308,6 +308,12 @@ def test_pages_show_what_is_used(
     send(api, 2)
     send(api, 3)
     assert "None left : 2 of 2 submissions today, 2 of 10 this month · Resets in 12 h" in shown("/submit/")
+    page = signed_in.get("/submit/model/?engine=bm25").content.decode()
+    for slug, is_disabled in (("secret", True), ("demo", False)):
+        box = re.search(rf'<input type="checkbox" name="dataset" value="{slug}"[^>]*>', page)
+        assert box is not None
+        assert (" disabled" in box[0]) == is_disabled
+    assert "An operator can enable them" not in page
 
 
 def test_quotas_are_those_of_the_chosen_team(alice: User, secret: Dataset, signed_in: Client) -> None:
