@@ -56,7 +56,7 @@ def build_means(grouping: Literal["task", "domain"], request: FigureRequest) -> 
         notes.append(f"The figure shows {len(rows)} of the {len(kind_rows)} systems with several {kind_label}.")
     return Plot(
         data=_mean_traces(rows, names, means, labels, number_format),
-        layout=drawing.bar_layout(len(means), 34, xaxis=axis, yaxis_showgrid=True),
+        layout=drawing.bar_layout(list(labels.values()), 34, xaxis=axis, yaxis_showgrid=True),
         table=Table.from_columns(
             (grouping.capitalize(), list(means)),
             ("Datasets", [len(groups[group]) for group in means], "d"),
@@ -185,7 +185,7 @@ def build_wins(request: FigureRequest) -> Plot:
             *([_count_bars("Ties", names, ties, drawing.GREY)] if any(ties) else []),
         ],
         layout=drawing.bar_layout(
-            len(shown_counts),
+            names,
             barmode="relative",
             xaxis=_count_axis(dataset_count),
             xaxis_title_text="← datasets lost · datasets won →",

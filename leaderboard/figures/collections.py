@@ -184,7 +184,7 @@ def _lane_layout(lanes: Sequence[_Lane]) -> go.Layout:
     ticks = [1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 1_000_000]
     visible_ticks = [tick for tick in ticks if _log_position(min_length) <= tick <= max_length * 1.5]
     zero_tick = [0] if min_length < 1 else []
-    rows, narrow_rows = drawing.name_axes([lane.name for lane in lanes], range=[len(lanes) - 0.4, -0.6])
+    rows, narrow_rows = drawing.name_axes([lane.name for lane in lanes], range=[len(lanes) - 0.4, -0.6])[:2]
     return go.Layout(
         height=len(lanes) * _LANE_HEIGHT + 80,
         xaxis={

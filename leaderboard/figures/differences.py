@@ -29,8 +29,9 @@ def has_differences(board: Board) -> bool:
 
     Always true for a benchmark, which has them in another view.
     """
-    other_systems = [row for row in board.rows if not row.entry.is_baseline]
-    return bool(board.views) or any(row.value(DELTA) is not None for row in other_systems)
+    other_systems = [row for row in drawing.comparable_rows(board) if not row.entry.is_baseline]
+    has_column = board.column(DELTA) is not None
+    return bool(board.views) or (has_column and any(row.value(DELTA) is not None for row in other_systems))
 
 
 def build(request: FigureRequest) -> Plot:
@@ -52,20 +53,20 @@ class _Style(NamedTuple):
 
 
 SIGNIFICANTLY_BETTER = _Style(gettext_lazy("significantly better"), drawing.BETTER, "circle")
-SIGNIFICANTLY_WORSE = _Style(gettext_lazy("significantly worse"), drawing.WORSE, "circle")
-UNCORRECTED = _Style(gettext_lazy("significant only before Holm correction"), drawing.INK, "circle-open-dot")
+UNCORRECTED = _Style(gettext_lazy("significant only before Holm correction"), drawing.BETTER, "circle-open")
 NOT_SIGNIFICANT = _Style(gettext_lazy("not significant"), drawing.GREY, "circle-open")
-REPORTED_UNTESTED = _Style(gettext_lazy("reported, not tested"), drawing.GREY, "x")
-UNTESTED = _Style(gettext_lazy("not tested"), drawing.GREY, "diamond-open")
+UNCORRECTED_WORSE = _Style(gettext_lazy("worse only before Holm correction"), drawing.WORSE, "circle-open")
+SIGNIFICANTLY_WORSE = _Style(gettext_lazy("significantly worse"), drawing.WORSE, "circle")
+UNTESTED = _Style(gettext_lazy("not tested"), drawing.GREY, "x-thin")
 #: Outcomes in the order of the legend.
-OUTCOMES = (SIGNIFICANTLY_BETTER, SIGNIFICANTLY_WORSE, UNCORRECTED, NOT_SIGNIFICANT, REPORTED_UNTESTED, UNTESTED)
+OUTCOMES = (SIGNIFICANTLY_BETTER, UNCORRECTED, NOT_SIGNIFICANT, UNCORRECTED_WORSE, SIGNIFICANTLY_WORSE, UNTESTED)
 
 
 class _Difference(NamedTuple):
     """A difference from the baseline, or None if it is unknown, with the results of its test.
 
     `sign` is `up` if the score is better than the baseline's and `down` if it is worse. `better` is the published
-    comparison on hidden judgments, which does not test worse scores, or None.
+    comparison on hidden judgments, which does not test worse scores, or None. `is_reported` differences are not tested.
     """
 
     value: float | None
@@ -87,11 +88,11 @@ class _Difference(NamedTuple):
             if not differs(self.certainty):
                 return NOT_SIGNIFICANT
             if self.certainty.is_lost_by_correction:
-                return UNCORRECTED
+                return UNCORRECTED if is_better else UNCORRECTED_WORSE
             return SIGNIFICANTLY_BETTER if is_better else SIGNIFICANTLY_WORSE
         if self.better is not None and is_better:
             return SIGNIFICANTLY_BETTER if self.better else NOT_SIGNIFICANT
-        return REPORTED_UNTESTED if self.is_reported else UNTESTED
+        return UNTESTED
 
 
 class _Series(NamedTuple):
@@ -118,41 +119,42 @@ def _board_subject(board: Board, rows: Sequence[Row], caption: str, systems: str
 
 
 def _system_differences(board: Board, column: str, *, is_filtered: bool) -> Plot:
-    """Draw the difference of each system in `column`, the best first. Systems without one are omitted."""
-    rows = [
-        row
+    """Draw the difference of each system in `column`, the best first, reported ones without a test below the others.
+
+    Systems without a difference are omitted.
+    """
+    sign = 1 if drawing.lower_is_better(board) else -1
+    pairs = [
+        (row, _read_difference(board, row, column, drawing.system_url(row)))
         for row in drawing.comparable_rows(board)
         if not row.entry.is_baseline and drawing.value(row, column) is not None
     ]
-    if not rows:
+    if not pairs:
         return Plot.empty(NOTHING_TO_COMPARE)
-    rows.sort(key=lambda row: drawing.value(row, column) or 0.0, reverse=not drawing.lower_is_better(board))
-    rows, notes = drawing.limit_bars(rows, "best differences", "that can be compared with the baseline")
-    differences = [_read_difference(board, row, column, drawing.system_url(row)) for row in rows]
+    pairs.sort(key=lambda pair: sign * (pair[1].value or 0.0))
+    blocks = [[pair for pair in pairs if pair[1].is_reported == is_reported] for is_reported in (False, True)]
+    tested, notes = drawing.limit_bars(blocks[0], "best differences", "that can be compared with the baseline")
+    kind = "that are reported and not tested"
+    reported, reported_notes = drawing.limit_bars(blocks[1], "best differences", kind, drawing.MAX_BARS // 2)
+    rows, differences = zip(*tested, *reported, strict=True)
     caption = (
         f"Difference in {board.measure} on {drawing.inline_title(board)} between each system and {board.baseline}."
     )
-    subject = _board_subject(board, rows, caption)
-    plot = _draw(subject, ("System", drawing.distinct_names(rows)), [_Series(f"Δ {board.measure}", differences)], notes)
+    subject, series = _board_subject(board, rows, caption), _Series(f"Δ {board.measure}", differences)
+    plot = _draw(subject, ("System", drawing.distinct_names(rows)), [series], [*notes, *reported_notes])
     return plot if is_filtered or notes else replace(plot, finding=_finding(board.baseline, differences))
 
 
 def _finding(baseline: str, differences: Sequence[_Difference]) -> str:
     """Return a sentence that counts tested systems significantly better than the baseline, empty without tests."""
-    outcomes = [difference.outcome for difference in differences]
-    tested = len(outcomes) - outcomes.count(REPORTED_UNTESTED)
-    better = sum(each.sign == "up" and each.outcome in (SIGNIFICANTLY_BETTER, UNCORRECTED) for each in differences)
-    if not tested or UNTESTED in outcomes:
+    outcomes = [difference.outcome for difference in differences if not difference.is_reported]
+    better, lost = outcomes.count(SIGNIFICANTLY_BETTER), outcomes.count(UNCORRECTED)
+    if not outcomes or UNTESTED in outcomes:
         return ""
-    facts = {"better": better, "tested": tested, "baseline": baseline}
-    if not better:
-        return _("No tested system is significantly better than %(baseline)s") % facts
-    text = ngettext(
-        "%(better)d of %(tested)d tested systems is significantly better than %(baseline)s",
-        "%(better)d of %(tested)d tested systems are significantly better than %(baseline)s",
-        better,
-    )
-    return text % facts
+    facts = {"better": better, "tested": len(outcomes), "baseline": baseline, "lost": lost}
+    are = ngettext("%(better)d of %(tested)d tested systems is", "%(better)d of %(tested)d tested systems are", better)
+    text = (are if better else _("No tested system is")) + _(" significantly better than %(baseline)s")
+    return (text + _(" after correction, and %(lost)d only before it") if lost else text) % facts
 
 
 def _read_difference(board: Board, row: Row, column: str, link: str = "") -> _Difference:
@@ -162,7 +164,8 @@ def _read_difference(board: Board, row: Row, column: str, link: str = "") -> _Di
         certainty = certainty or row.certainty
         better = board.statements.for_entry(row.first_entry, board.measure).better
     sign = direction(difference, board.measure)
-    return _Difference(difference, sign, certainty, better, row.ranked_in == REPORTED, link)
+    outcome = _Difference(difference, sign, certainty, better, False, link)
+    return outcome._replace(is_reported=row.ranked_in == REPORTED and outcome.outcome == UNTESTED)
 
 
 def _benchmark_differences(request: FigureRequest) -> Plot:
@@ -191,7 +194,7 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
     datasets.sort(key=lambda each: (values[each.slug] is None, round(sign * (values[each.slug] or 0.0), DIGITS)))
     series = [
         _Series(
-            f"{name}, {REPORTED_UNTESTED.label}" if row.ranked_in == REPORTED else name,
+            f"{name}, {UNTESTED.label}" if row.ranked_in == REPORTED else name,
             [_read_difference(board, row, dataset.slug) for dataset in datasets],
         )
         for row, name in zip(rows, names, strict=True)
@@ -214,7 +217,7 @@ def _draw(
 ) -> Plot:
     """Draw the differences of all series, one row per head; a single series also shows values and intervals.
 
-    `heads` is the title of the first table column and its values.
+    `heads` is the title of the first table column and its values. Reported systems below tested ones get a heading.
     """
     names, is_single, number_format = heads[1], len(series) == 1, subject.number_format
     all_differences = [difference for group in series for difference in group.differences]
@@ -233,15 +236,18 @@ def _draw(
     explanation = " Lines are 95% confidence intervals." if any(ends) else ""
     if outcomes & {SIGNIFICANTLY_BETTER, SIGNIFICANTLY_WORSE}:
         explanation += f" Filled points are significantly better (green) or worse (orange) than {subject.baseline}."
-    if UNCORRECTED in outcomes:
-        explanation += " " + _("Rings with a dot: significant in the system’s own test, but not after correction.")
-    if REPORTED_UNTESTED in outcomes:
-        explanation += " " + _("Crosses are reported and not tested.")
+    if outcomes & {UNCORRECTED, UNCORRECTED_WORSE}:
+        explanation += " " + _("Green and orange rings are significant only before Holm correction.")
+    if UNTESTED in outcomes:
+        explanation += " " + _("Crosses are not tested.")
+    wide_share, narrow_share = (0.91, 0.8) if is_single else (1.0, 1.0)
+    wide = _axes(subject, numbers, wide_share, drawing.MAX_TICKS)
+    narrow = _axes(subject, numbers, narrow_share, drawing.MAX_NARROW_TICKS)
+    block = sum(not each.is_reported for each in series[0].differences) % len(names) if is_single else 0
+    categories = [*names[:block], _("Reported:"), *names[block:]] if block else list(names)
     return Plot(
         data=_outcome_traces(series[0], names, number_format) if is_single else _series_traces(series, names, subject),
-        layout=drawing.bar_layout(
-            len(names), **_axes(subject, numbers), yaxis_categoryorder="array", yaxis_categoryarray=list(names)
-        ),
+        layout=drawing.bar_layout(categories, narrow=narrow, **wide),
         table=Table.from_columns(heads, *columns),
         caption=subject.caption + explanation,
         subtitle=subject.subtitle,
@@ -278,7 +284,7 @@ def _series_traces(series: Sequence[_Series], names: Sequence[str], subject: _Su
     traces = []
     for number, group in enumerate(series):
         color, symbol = drawing.mark(number)
-        is_reported = any(difference.outcome == REPORTED_UNTESTED for difference in group.differences)
+        is_reported = any(difference.is_reported for difference in group.differences)
         style = _Style(group.name, color, f"{symbol}-open" if is_reported else symbol)
         pairs = list(zip(names, group.differences, strict=True))
         traces.append(_points(style, pairs, subject.number_format, color))
@@ -307,28 +313,16 @@ def _points(style: _Style, pairs: Sequence[tuple[str, _Difference]], number_form
     )
 
 
-def _axes(subject: _Subject, numbers: Sequence[float]) -> dict[str, Any]:
-    """Return the horizontal axis and a second one, from 0 to 1, for values at the right edge.
-
-    On a phone the values take more of the width.
-    """
-
-    def axis(share: float, max_ticks: int) -> dict[str, Any]:
-        """Return an axis that covers the numbers and zero, with `share` of its range free at the right.
-
-        A fifth of this space is free at the left, so that marks do not touch the names.
-        """
-        low, high = min(0.0, *numbers), max(0.0, *numbers)
-        span = high - low or 0.1
-        bounds = low - 0.2 * share * span, high + share * span
-        arrow = "← better" if subject.lower_is_better else "better →"
-        title = {"text": f"Δ {subject.measure} vs {subject.baseline} ({arrow})"}
-        ticks = drawing.linear_ticks(*bounds, signed=True, max_ticks=max_ticks)
-        return {"title": title, "range": list(bounds), "zeroline": True, **ticks}
-
-    value_axis = {"range": [0, 1], "overlaying": "x", "visible": False}
-    narrow_layout = {"xaxis": axis(0.6, drawing.MAX_NARROW_TICKS)}
-    return {"xaxis": axis(0.2, drawing.MAX_TICKS), "xaxis2": value_axis, "meta": {"narrow": narrow_layout}}
+def _axes(subject: _Subject, numbers: Sequence[float], share: float, max_ticks: int) -> dict[str, Any]:
+    """Return the horizontal axis, with `share` of the width, and one from 0 to 1 for values at its right."""
+    low, high = min(0.0, *numbers), max(0.0, *numbers)
+    margin = 0.04 * (high - low or 0.1)
+    bounds = low - margin, high + margin
+    arrow = "← better" if subject.lower_is_better else "better →"
+    title = {"text": f"Δ {subject.measure} vs {subject.baseline} ({arrow})"}
+    ticks = drawing.linear_ticks(*bounds, signed=True, max_ticks=max_ticks)
+    axis = {"title": title, "range": list(bounds), "domain": [0, share], "zeroline": True, **ticks}
+    return {"xaxis": axis, "xaxis2": {"range": [0, 1], "domain": [share, 1], "visible": False}}
 
 
 DELTAS = Figure(

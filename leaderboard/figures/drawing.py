@@ -127,6 +127,8 @@ SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "triangle-down
 #: Color scale of heat maps, from low to high. INK is readable on all of it, but texts must ask for it:
 #: Plotly's automatic choice, dark gray or white, is too weak on the middle of any scale.
 SCALE = [[step / 4, f"var(--figure-scale-{step})"] for step in range(5)]
+#: Wider scale of heat maps without texts.
+FULL_SCALE = [[step / 5, f"var(--figure-scale-{step})"] for step in range(6)]
 
 
 class Mark(NamedTuple):
@@ -162,8 +164,9 @@ T = TypeVar("T")
 MAX_BARS = 40
 #: Height of a bar with its gap, and of the space above and below all bars, in pixels.
 BAR, BAR_MARGIN = 24, 96
-#: Maximum characters of a name, on a wide screen and on a phone; longer names leave no room for the plot.
-MAX_NAME, MAX_NARROW_NAME = 30, 18
+#: Maximum characters of a name, on a usual screen, on a phone, and of a query in a wider plot; longer names leave no
+#: room for the plot.
+MAX_NAME, MAX_NARROW_NAME, MAX_WIDE_NAME = 30, 18, 60
 
 
 def row_name(row: Row) -> str:
@@ -178,22 +181,31 @@ def shorten(name: str, length: int = MAX_NAME) -> str:
     return name if len(name) <= length else name[: length - 1 - end].rstrip(" ,-") + "…" + name[len(name) - end :]
 
 
-def limit_bars(rows: Sequence[T], order: str, kind: str) -> tuple[list[T], list[str]]:
-    """Return the first MAX_BARS rows, and a note if there are more.
+def limit_bars(rows: Sequence[T], order: str, kind: str, limit: int = MAX_BARS) -> tuple[list[T], list[str]]:
+    """Return the first `limit` rows, and a note if there are more.
 
     In the note, `order` describes which come first, and `kind` which systems have a row.
     """
-    if len(rows) <= MAX_BARS:
+    if len(rows) <= limit:
         return list(rows), []
-    note = f"The {MAX_BARS} with the {order}, of the {len(rows)} systems {kind}. Use the board's filters to see others."
-    return list(rows[:MAX_BARS]), [note]
+    note = f"The {limit} with the {order}, of the {len(rows)} systems {kind}. Use the board's filters to see others."
+    return list(rows[:limit]), [note]
 
 
-def bar_layout(number: int, bar_height: int = BAR, /, **options: Any) -> go.Layout:
-    """Return a layout for `number` horizontal bars or rows, the first on top; `options` are further layout options."""
-    axis = {"autorange": "reversed", "showgrid": False, "ticks": "", "type": "category", "dtick": 1}
-    defaults = {"height": max(number, 2) * bar_height + BAR_MARGIN, "bargap": 0.25, "legend_traceorder": "normal"}
-    return go.Layout({**defaults, "yaxis": axis}, **options)
+def bar_layout(
+    names: Sequence[str], bar_height: int = BAR, /, *, narrow: Mapping[str, Any] | None = None, **options: Any
+) -> go.Layout:
+    """Return a layout for named horizontal bars or rows, the first on top; `options` are further layout options.
+
+    `narrow` has options for phones, where names are shorter if it is given.
+    """
+    axis = {"range": [len(names) - 0.5, -0.5], "showgrid": False, "ticks": "", "type": "category", "dtick": 1}
+    axis |= {"categoryorder": "array", "categoryarray": list(names)}
+    short_names = [shorten(name, MAX_NARROW_NAME) for name in names]
+    narrow_axis = {**axis, "tickvals": list(names), "ticktext": short_names}
+    defaults = {"height": max(len(names), 2) * bar_height + BAR_MARGIN, "bargap": 0.25, "legend_traceorder": "normal"}
+    meta = {"narrow": {**narrow, "yaxis": narrow_axis}} if narrow else {}
+    return go.Layout({**defaults, "yaxis": axis, "meta": meta}, **options)
 
 
 #: Options of bars with unscaled texts in their middle.
@@ -226,7 +238,7 @@ def heatmap(matrix: Matrix, max_value: float, title: str, hover: str, gap: float
     links = {"links": [matrix.links[row][column] for row, column in cells]} if matrix.links else {}
     marker = {
         "color": [matrix.values[row][column] for row, column in cells],
-        "colorscale": SCALE,
+        "colorscale": SCALE if any(texts) else FULL_SCALE,
         "cmin": 0,
         "cmax": max_value,
         "line": {"color": PAPER, "width": gap},
@@ -251,20 +263,17 @@ def heatmap(matrix: Matrix, max_value: float, title: str, hover: str, gap: float
     )
 
 
-def name_axes(
-    names: Sequence[str], max_names: int | None = None, **options: Any
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the axis for wide screens and the axis for phones, with all names or `max_names` evenly spaced ones.
+def name_axes(names: Sequence[str], max_names: int | None = None, **options: Any) -> list[dict[str, Any]]:
+    """Return the axes for screens, phones, and plots wider than 1000 px.
 
-    The first and the last name are always included.
+    They have all names or `max_names` evenly spaced ones, including the first and the last.
     """
     positions = spread_positions(len(names), max_names or len(names)).tolist()
     style = {"range": [-0.5, len(names) - 0.5], "showgrid": False, "zeroline": False, "ticks": "", **options}
-    wide, narrow = (
+    return [
         {"tickvals": positions, "ticktext": [shorten(names[position], length) for position in positions], **style}
-        for length in (MAX_NAME, MAX_NARROW_NAME)
-    )
-    return wide, narrow
+        for length in (MAX_NAME, MAX_NARROW_NAME, MAX_WIDE_NAME)
+    ]
 
 
 def spread_positions(total: int, max_positions: int) -> NDArray[np.intp]:

@@ -62,7 +62,7 @@ def build(request: FigureRequest) -> Plot:
     separable = [None if ranked.row.rank == 1 else "no" if ranked.is_tied else "yes" for ranked in shown]
     return Plot(
         data=[*([] if is_hidden else [_range_bars(shown, names, texts)]), *_rank_marks(shown, names)],
-        layout=drawing.bar_layout(len(shown), xaxis=axis),
+        layout=drawing.bar_layout(names, xaxis=axis),
         table=Table.from_columns(
             ("System", names),
             ("Rank", ranks, "d"),
@@ -143,5 +143,6 @@ RANK_RANGES = Figure(
     caption="Ranks of the systems, and those that the tests of all pairs leave open.",
     subjects=("dataset",),
     build=build,
-    drawable=lambda board: board.statements.published is None and len(_ranked_rows(board)) >= drawing.MIN_SYSTEMS,
+    fits=lambda dataset: not dataset["hidden"],
+    drawable=lambda board: len(_ranked_rows(board)) >= drawing.MIN_SYSTEMS,
 )

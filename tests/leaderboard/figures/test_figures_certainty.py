@@ -7,7 +7,7 @@ import re
 import pytest
 from django.test import Client
 
-from leaderboard.figures.drawing import BETTER, GREY, INK, WORSE
+from leaderboard.figures.drawing import BETTER, GREY, WORSE
 from leaderboard.models import Dataset, Entry
 from leaderboard.results.significance.types import EntryCertainty
 from tests.leaderboard.certainty import compute_certainty
@@ -43,12 +43,12 @@ def test_a_difference_has_a_colour_where_its_own_interval_excludes_zero(board: D
     marks = [(one["name"], one["y"], one["marker"]["color"], one["marker"]["symbol"]) for one in points]
     assert marks == [
         ("significantly better", ["First", "Second"], BETTER, "circle"),
-        ("significantly worse", ["Last"], WORSE, "circle"),
         ("not significant", ["Same"], GREY, "circle-open"),
+        ("significantly worse", ["Last"], WORSE, "circle"),
     ], "never by color alone"
     assert values["y"] == column(plot, "System") == ["First", "Second", "Same", "Last"]
     assert column(plot, "Test") == ["significantly better"] * 2 + ["not significant", "significantly worse"]
-    mean, above = points[1]["x"][0], points[1]["error_x"]["array"][0]
+    mean, above = points[2]["x"][0], points[2]["error_x"]["array"][0]
     assert column(plot, "95% from")[3] <= mean <= column(plot, "to")[3]
     assert above == pytest.approx(column(plot, "to")[3] - mean, abs=1e-5)
     assert plot.finding == "2 of 4 tested systems are significantly better than BM25"
@@ -67,10 +67,16 @@ def test_a_difference_that_is_significant_without_correction_only_has_its_own_ma
     monkeypatch.setattr(EntryCertainty, "is_lost_by_correction", lost)
     plot = drawn("deltas", f"dataset={board.slug}")
     marks = {one["name"]: (one["marker"]["color"], one["marker"]["symbol"]) for one in plot.data[:-1]}
-    assert marks["significant only before Holm correction"] == (INK, "circle-open-dot")
+    assert marks["significant only before Holm correction"] == (BETTER, "circle-open")
     assert marks["not significant"] == (GREY, "circle-open")
-    assert "Rings with a dot: significant in the system’s own test, but not after correction." in plot.caption
-    assert plot.finding == "2 of 4 tested systems are significantly better than BM25", "the system's own test counts"
+    assert marks["worse only before Holm correction"] == (WORSE, "circle-open")
+    assert "Green and orange rings are significant only before Holm correction." in plot.caption
+    assert plot.finding == (
+        "1 of 4 tested systems is significantly better than BM25 after correction, and 1 only before it"
+    )
+    monkeypatch.setattr(EntryCertainty, "is_lost_by_correction", property(lambda self: True))
+    finding = drawn("deltas", f"dataset={board.slug}").finding
+    assert finding == "No tested system is significantly better than BM25 after correction, and 2 only before it"
 
 
 def test_over_hidden_judgments_a_difference_has_the_color_of_the_board_and_no_interval() -> None:
@@ -91,11 +97,16 @@ def test_reported_differences_have_a_mark_of_their_own(board: Dataset) -> None:
     report(board, paper, "Printed", ndcg=0.45)
     compute_certainty(board)
     plot = drawn("deltas", f"dataset={board.slug}")
-    printed = trace(plot, "reported, not tested")
-    assert (printed["y"], printed["marker"]["symbol"]) == (["Printed (r)"], "x")
+    printed = trace(plot, "not tested")
+    assert (printed["y"], printed["marker"]["symbol"]) == (["Printed (r)"], "x-thin")
+    axis = plot.layout["yaxis"]
+    assert list(axis["categoryarray"]) == ["First", "Second", "Same", "Last", "Reported:", "Printed (r)"], (
+        "tested systems are first"
+    )
+    assert list(axis["range"]) == [5.5, -0.5], "no empty rows above and below"
     assert trace(plot, "not significant")["marker"]["symbol"] == "circle-open"
     assert dict(zip(column(plot, "System"), column(plot, "Test"), strict=True))["Printed (r)"] == printed["name"]
-    assert "Crosses are reported and not tested." in plot.caption
+    assert "Crosses are not tested." in plot.caption
     assert plot.finding.startswith("2 of 4 tested systems")
     reported = scored_dataset()
     for name, score_value in (("BM25", 0.4), ("Printed", 0.5)):
