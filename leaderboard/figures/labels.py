@@ -59,6 +59,8 @@ FAR_OFFSETS = [(side, row * 16) for row in (-1, 1, -2, 2, -3, 3, -4, 4, -5, 5, -
 MAX_FAR_POINTS = 25
 #: Positions for points on a line, which occupies their right side.
 ABOVE_FIRST = sorted(POSITIONS, key=lambda position: not position.startswith("top"))
+#: Maximum characters of a leading name for which the picture is too narrow.
+MAX_SHORT_NAME = 14
 
 
 def label_points(
@@ -74,8 +76,9 @@ def label_points(
     """Return the options of each label: `text`, `textposition`, and the offset `far` if it is further away.
 
     `narrow` has the same options for phones. Labels never overlap; one that does not fit has an empty text. The names
-    at the positions in `priority` are placed first. `ends` has the interval of every point, or is empty; `sizes` has
-    the diameters of their marks. If `allow_far`, labels may be further away, which requires `far_labels` in the layout.
+    at the positions in `priority` are placed first, and shortened if they do not fit. `ends` has the interval of every
+    point, or is empty; `sizes` has the diameters of their marks. If `allow_far`, labels may be further away, which
+    requires `far_labels` in the layout.
     """
     x_shares = _axis_positions([math.log10(x) if log_x else x for x, _ in points])
     y_shares = _axis_positions([*(y for _, y in points), *(end for pair in ends for end in pair)])
@@ -92,7 +95,7 @@ def label_points(
             for half in [GAP - 1 + 0.8 * extra]
         ]
         intervals = zip(y_positions[len(points) :: 2], y_positions[len(points) + 1 :: 2], strict=True)
-        occupied_boxes += [
+        interval_boxes = [
             LabelBox(x - 2, min(pair), x + 2, max(pair)) for (x, _), pair in zip(centers, intervals, strict=False)
         ]
         labels: list[dict[str, Any]] = [{"text": "", "textposition": "middle right"} for _ in names]
@@ -100,16 +103,18 @@ def label_points(
             is_leading = number in priority
             may_be_far = allow_far and (is_leading or len(names) <= MAX_FAR_POINTS)
             other_boxes = [box for position, box in enumerate(occupied_boxes) if position != number]
-            for offset, label in _label_candidates(names[number], is_leading=is_leading, allow_far=may_be_far):
+            candidates = _label_candidates(names[number], is_leading=is_leading, allow_far=may_be_far)
+            for offset, label, may_cross in candidates:
                 # Plotly enlarges the mark's size by a quarter when it places a text next to it.
                 scale = 1.0 if "far" in label else 1.0 + 1.25 * extras[number] / GAP
-                width = picture.letters * text_width(names[number])
+                width = picture.letters * text_width(label.get("text", names[number]))
                 left = centers[number][0] + offset[0] * width + offset[2] * scale
                 top = centers[number][1] + offset[1] * LINE_HEIGHT + offset[3] * scale
                 box = LabelBox(left, top, left + width, top + LINE_HEIGHT)
                 is_inside = box.left >= 0 and box.right <= picture.width + picture.overhang
                 is_inside = is_inside and box.top >= -10 and box.bottom <= HEIGHT + 5
-                if is_inside and not any(map(box.overlaps, other_boxes)):
+                obstacles = other_boxes if may_cross else [*other_boxes, *interval_boxes]
+                if is_inside and not any(map(box.overlaps, obstacles)):
                     labels[number] |= label
                     occupied_boxes.append(box)
                     break
@@ -118,15 +123,19 @@ def label_points(
     return [{**wide, "narrow": narrow} for wide, narrow in zip(fit_labels(WIDE), fit_labels(NARROW), strict=True)]
 
 
-def _label_candidates(name: str, *, is_leading: bool, allow_far: bool) -> Iterator[tuple[Offset, dict[str, Any]]]:
-    """Yield the possible positions of a label in order of preference, with their trace options.
+def _label_candidates(name: str, *, is_leading: bool, allow_far: bool) -> Iterator[tuple[Offset, dict[str, Any], bool]]:
+    """Yield the possible positions of a label by preference, with its options, and whether it may cross intervals.
 
-    A leading name prefers positions above its point.
+    A leading name prefers positions above its point. It crosses an interval, or is shortened, rather than omitted.
     """
     for position in ABOVE_FIRST if is_leading else POSITIONS:
-        yield POSITIONS[position], {"text": name, "textposition": position}
+        yield POSITIONS[position], {"text": name, "textposition": position}, False
     for x_offset, y_offset in FAR_OFFSETS if allow_far else ():
-        yield (-1.0 if x_offset < 0 else 0.0, -0.5, x_offset, y_offset), {"far": (x_offset, y_offset)}
+        yield (-1.0 if x_offset < 0 else 0.0, -0.5, x_offset, y_offset), {"far": (x_offset, y_offset)}, False
+    short_name = name if len(name) <= MAX_SHORT_NAME else f"{name[: MAX_SHORT_NAME - 1]}…"
+    for text in (name, short_name) if is_leading else ():
+        for position in ABOVE_FIRST:
+            yield POSITIONS[position], {"text": text, "textposition": position}, True
 
 
 def text_width(name: str) -> float:

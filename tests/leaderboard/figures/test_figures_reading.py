@@ -35,9 +35,9 @@ AXES = ("xaxis", "yaxis")
 
 
 def axes(layout: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The axes of a layout, and those of a phone's."""
+    """The axes of numbers of a layout, and those of a phone's."""
     for one in (layout, layout.get("meta", {}).get("narrow", {})):
-        yield from (one[name] for name in AXES if name in one)
+        yield from (one[name] for name in AXES if name in one and one[name].get("type") != "category")
 
 
 def told(text: str) -> float:
@@ -248,3 +248,12 @@ def test_captions_claim_no_more_than_is_known() -> None:
     assert "or else of the publication that reports it" in plot.caption
     assert "scored by Runboard" not in plot.caption, "there is no such line"
     assert column(plot, "Best at that date") == ["yes", "no", "yes", "no", "no"], "of one year the best comes first"
+
+
+def test_on_a_phone_leading_names_are_always_shown_and_others_give_way() -> None:
+    names = ["Fusion of RM3 and two fields", "BM25 (no stemming)", "BM25"]
+    points, ends = [(3.4, 0.378), (3.5, 0.356), (3.4, 0.344)], [(0.33, 0.42), (0.31, 0.4), (0.3, 0.39)]
+    labels = [label["narrow"] for label in label_points(names, points, priority=[0], log_x=True, ends=ends)]
+    assert labels[0]["text"] == names[0]
+    crowded = label_points(["x" * 60, *names[1:]], points, priority=[0], log_x=True, ends=ends)[0]["narrow"]
+    assert crowded["text"] == "x" * 13 + "…", "shortened, because the picture is narrower than the name"
