@@ -52,11 +52,12 @@ class Family(NamedTuple):
     sentence: str
 
 
-BOARD_PAIRS = Family(_("%(tests)d pairs"), _("p %(p)s corrected for the board’s %(tests)d pairs"))
+BOARD_PAIRS = Family(_("Holm, %(tests)d pairs"), _("Holm-corrected p %(p)s for the board’s %(tests)d pairs"))
 BASELINE_COMPARISONS = Family(
-    _("%(tests)d vs baseline"), _("p %(p)s corrected for the board’s %(tests)d comparisons with its baseline")
+    _("Holm, %(tests)d vs baseline"),
+    _("Holm-corrected p %(p)s for the board’s %(tests)d comparisons with its baseline"),
 )
-PAGE_PAIRS = Family(_("%(tests)d here"), _("p %(p)s corrected for the %(tests)d pairs of this page"))
+PAGE_PAIRS = Family(_("Holm, %(tests)d here"), _("Holm-corrected p %(p)s for the %(tests)d pairs of this page"))
 
 
 class CorrectedP(NamedTuple):
@@ -135,14 +136,14 @@ def per_query_values(entries: Sequence[Entry], measure: str) -> NDArray[np.float
 def corrected_on_board(board: BoardStatements, pair: tuple[int, int], measure: str) -> CorrectedP | None:
     """Return the board's corrected p-value for a pair with its best entry or its baseline.
 
-    None for other or untested pairs. A comparison with the best is preferred.
+    None for other or untested pairs. A comparison with the baseline is preferred, because the board shows it.
     """
     certainty = board.tests(measure)
     if certainty is None:
         return None
     for anchor, column, tests, family in (
-        (certainty.best, "p_best_corrected", certainty.pair_count, BOARD_PAIRS),
         (certainty.baseline, "p_baseline_corrected", certainty.comparison_count, BASELINE_COMPARISONS),
+        (certainty.best, "p_best_corrected", certainty.pair_count, BOARD_PAIRS),
     ):
         if anchor in pair and (certainty_of_other := certainty.entries.get(pair[1 - pair.index(anchor)])) is not None:
             p = getattr(certainty_of_other, column)

@@ -5,23 +5,28 @@ from itertools import combinations
 from typing import NamedTuple
 
 from django.urls import reverse
+from django.utils.translation import gettext as _
 
 from leaderboard.boards.filtering import apply_view
 from leaderboard.boards.model import Board, Row
 from leaderboard.boards.state import BoardState
 from leaderboard.comparison.leaders import BoardCard, board_cards
 from leaderboard.comparison.selection import CompareState
-from leaderboard.core.text.numbers import format_value
+from leaderboard.core.text.numbers import difference, format_value, signed
 
 MAX_SUGGESTIONS = 6
 
 
 class SuggestedComparison(NamedTuple):
-    """The two best comparable systems of a dataset's board, with their scores; `url` is their comparison."""
+    """The two best comparable systems of a dataset's board, with their scores; `url` is their comparison.
+
+    `verdict` is the difference of the first from the second, and whether the tests of the board separate them.
+    """
 
     card: BoardCard
     names: Sequence[str]
     scores: Sequence[str]
+    verdict: str
     url: str
 
 
@@ -39,8 +44,13 @@ def suggested_comparisons() -> list[SuggestedComparison]:
             # The section by query requires open judgments.
             state = CompareState(slugs, card.about["slug"] if card.judgements == "open" else "")
             names = [row.entry.system for row in pair]
-            scores = [format_value(row.entry.scores.get(card.board.measure), 3) for row in pair]
-            suggestion = SuggestedComparison(card, names, scores, reverse("compare") + state.query_string())
+            values = [row.entry.scores.get(card.board.measure) for row in pair]
+            scores = [format_value(value, 3) for value in values]
+            statement = card.board.statements.for_entry(pair[1].first_entry, card.board.measure)
+            is_tied = statement.tied_with_best if pair[0].rank == 1 else None
+            separation = {None: _("not tested"), True: _("not separable"), False: _("separable")}[is_tied]
+            verdict = f"{signed(difference(*values), 3)}, {separation}"
+            suggestion = SuggestedComparison(card, names, scores, verdict, reverse("compare") + state.query_string())
             suggestions.setdefault(frozenset(slugs), suggestion)
     return list(suggestions.values())[:MAX_SUGGESTIONS]
 

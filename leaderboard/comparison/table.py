@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from django.utils.translation import gettext as _
 
-from evaluation.statistics.randomisation import holm
+from evaluation.statistics.randomisation import MAX_EXACT, holm
 from leaderboard.boards import pages
 from leaderboard.boards.benchmark.columns import MEAN
 from leaderboard.boards.columns.gap import gap_texts
@@ -126,10 +126,11 @@ class Comparison:
     """A comparison of systems over all their datasets.
 
     `rows` are the datasets with values of at least two systems; `alone` counts those with only one. `pairs` is the
-    number of tests that were corrected together. `means` are over `common` datasets. If `whole` is true, they come
-    from the board of `benchmark`, over the datasets that it counts. Otherwise they are over the datasets on which all
-    systems can be compared by the same measure (within a benchmark, those that it counts), and None if there are fewer
-    than two. `won` counts outcomes on the same datasets, which are `counted`, or on all without means.
+    number of tests that were corrected together, `permutations` is 0 if all are exact. `means` are over `common`
+    datasets. If `whole` is true, they come from the board of `benchmark`, over the datasets that it counts. Otherwise
+    they are over the datasets on which all systems can be compared by the same measure (within a benchmark, those that
+    it counts), and None if there are fewer than two. `won` counts outcomes on the same datasets, which are `counted`,
+    or on all without means.
     """
 
     rows: list[ComparedDataset]
@@ -162,6 +163,7 @@ def compare(slugs: Sequence[str], entries: Sequence[ComparedEntry], measure: str
     rows = [row for row in dataset_rows if sum(cell.value is not None for cell in row.cells) > 1]
     boards = statements({cell.entry.dataset_id for row in rows for cell in row.cells if cell.entry})
     rows, pairs, permutations = _run_tests(rows, boards)
+    judged_queries = [cell.entry.judged_queries for row in rows for cell in row.cells if cell.tested and cell.entry]
     means = _get_means(slugs, rows, measure, benchmark)
     directions = [
         [row.cells[position].direction for row in means["counted"] if row.cells[position].delta is not None]
@@ -173,7 +175,7 @@ def compare(slugs: Sequence[str], entries: Sequence[ComparedEntry], measure: str
         measures=measures,
         measure=measure,
         pairs=pairs,
-        permutations=permutations,
+        permutations=permutations if max(judged_queries, default=0) > MAX_EXACT else 0,
         # Number of datasets on which each system is better than, equal to, and worse than the first one.
         won=[(outcomes.count("up"), outcomes.count(""), outcomes.count("down")) for outcomes in directions],
         **means,

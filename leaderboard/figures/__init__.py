@@ -25,7 +25,8 @@ first figure that is drawn imports plotly; pages that only have frames never imp
 - `data` and `layout` contain names and titles verbatim: `as_data` escapes all texts (`model.escape_markup`) except
   templates, which must not contain names (`%{fullData.name}`, `drawing.point_trace`). Templates may contain `<br>`.
 - The frame sets fonts, grid, margins, and background.
-- `meta` of a trace or layout may be `{"narrow": {…}}`, with options that replace its own on a phone.
+- `meta` of a trace or layout may be `{"narrow": {…}, "wide": {…}}`, with options that replace its own on a phone, or
+  if the plot is at least 1000 px wide.
 - `finding`, if any, replaces the question in the title. It must hold for all ties, filters, and missing values.
 - `table` is the accessible alternative of the picture: same values, same order.
 - `caption` states what is shown, over which systems and datasets, on which hardware, from which source.

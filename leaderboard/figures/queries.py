@@ -19,8 +19,9 @@ from leaderboard.comparison.queries.collection import (
     query_url,
 )
 from leaderboard.core.measures import better
+from leaderboard.core.text import numbers
 from leaderboard.figures import drawing
-from leaderboard.figures.drawing import BETTER, BLUE, INK, ORANGE, WORSE, area_trace, go, line_trace
+from leaderboard.figures.drawing import BETTER, BLUE, GREY, INK, WORSE, area_trace, go, line_trace
 from leaderboard.figures.model import Figure, FigureRequest, Plot, SubjectNotFound, Table
 from leaderboard.models import Dataset, Visibility
 from leaderboard.results.board_rows.entry_rows import SCORED
@@ -35,8 +36,8 @@ MAX_LINE_POINTS = 50
 MAX_QUERY_BARS = 400
 #: Maximum number of query names next to bars, and the height of a name in pixels.
 MAX_NAMES, QUERY_HEIGHT = 40, 18
-#: Maximum numbers of systems and queries in the heat map.
-MAX_HEATMAP_SYSTEMS, MAX_HEATMAP_QUERIES = 20, 50
+#: Maximum numbers of systems and queries in the heat map, and of queries with labels.
+MAX_HEATMAP_SYSTEMS, MAX_HEATMAP_QUERIES, MAX_LABELS = 20, 50, 12
 #: Maximum number of queries in the heat map on a phone, so that each cell can be touched.
 MAX_NARROW_QUERIES = 16
 
@@ -72,14 +73,15 @@ def build_difficulty(request: FigureRequest) -> Plot:
     }
     if values.baseline is not None:
         columns[baseline] = values.baseline
+    traces = _difficulty_traces(values, order, queries_per_point, baseline)
     sampling_note = (
         f"The table has {len(rows):,} of {queries:,} queries, evenly spaced from the hardest to the easiest."
     )
     return Plot(
-        data=_difficulty_traces(values, order, queries_per_point, baseline),
+        data=traces,
         layout=go.Layout(
             height=400,
-            xaxis={"title_text": "queries, hardest first", "range": [0.5, queries + 0.5]},
+            xaxis={"title_text": "queries, hardest to easiest", "range": [0.5, queries + 0.5]},
             yaxis={"title_text": measure, "rangemode": "tozero"},
             hovermode="closest",
         ),
@@ -88,8 +90,8 @@ def build_difficulty(request: FigureRequest) -> Plot:
             ("Query", [query_ids[row] for row in rows]),
             *((head, column[rows].tolist(), ".4f") for head, column in columns.items()),
         ),
-        caption=f"{measure} by query of {name}, hardest first: the median of {values.systems} "
-        f"{'system' if values.systems == 1 else 'systems'}, the band from 10% to 90% of them, and {baseline}."
+        caption=f"{measure} by query of {name}, hardest to easiest: {', and '.join(trace.name for trace in traces)} "
+        f"({drawing.count_systems(values.systems)})."
         + (f" Each point is the mean over {queries_per_point} neighboring queries." if queries_per_point > 1 else ""),
         subtitle=f"{name}, {measure}",
         notes=[sampling_note] if len(rows) < queries else [],
@@ -112,7 +114,8 @@ def _difficulty_traces(
 ) -> list[go.Scatter]:
     """Return the lines of median and baseline and the band of most systems.
 
-    Each point is the mean over `queries_per_point` consecutive queries. A single system has only the median.
+    Each point is the mean over `queries_per_point` consecutive queries. A single system has only the median. For a
+    measure with the values 0 and 1, the steps of a line are the share of systems with 1.
     """
     starts = np.arange(0, len(order), queries_per_point)
     number = np.diff([*starts, len(order)])
@@ -122,6 +125,10 @@ def _difficulty_traces(
         sums: NDArray[np.float64] = np.add.reduceat(query_values[order], starts)
         return [round(value, 6) for value in (sums / number).tolist()]
 
+    # Only values that are all 0 or 1 have this deviation.
+    if np.allclose(values.deviation**2 * (values.systems - 1), values.systems * values.mean * (1 - values.mean)):
+        style, hover = {"color": INK, "width": 2, "shape": "hvh"}, "query %{x}<br>%{y:.0%}<extra></extra>"
+        return [line_trace("share of systems with 1", ranks, smooth(values.mean), style, hovertemplate=hover)]
     low, median_values, high = (smooth(row) for row in values.quantiles)
     hover = "query %{x}<br>median %{y:.3f}<extra></extra>"
     median = line_trace("median", ranks, median_values, {"color": INK, "width": 2}, hovertemplate=hover)
@@ -135,7 +142,7 @@ def _difficulty_traces(
             name=baseline,
             x=ranks,
             y=smooth(values.baseline),
-            marker={"color": ORANGE, "size": 7, "symbol": "diamond"},
+            marker={"color": GREY, "size": 7, "symbol": "square"},
             hovertemplate="query %{x}<br>%{fullData.name} %{y:.3f}<extra></extra>",
         )
         traces.append(points)
@@ -168,12 +175,11 @@ def build_heatmap(request: FigureRequest) -> Plot:
     ]
     labels, links = _labels_and_links(collection, [query_ids[row] for row in order])
     names, cells = drawing.distinct_names(rows), values[order].T.round(4).tolist()
-    axis_options: dict[str, Any] = {"title_text": "queries, hardest first", "tickangle": -60}
     narrow_columns = drawing.spread_positions(len(order), MAX_NARROW_QUERIES).tolist()
-    query_axis = drawing.name_axes(labels, **axis_options)[0]
-    narrow_query_axis = drawing.name_axes([labels[column] for column in narrow_columns], **axis_options)[1]
-    narrow_system_axis = drawing.name_axes(names, range=[len(names) - 0.5, -0.5])[1]
-    narrow_axes = {"xaxis": narrow_query_axis, "yaxis": narrow_system_axis}
+    system_axis = drawing.name_axes(names, range=[len(names) - 0.5, -0.5])[1]
+    query_axis = _query_axis(labels, len(query_ids))
+    narrow_axis = _query_axis([labels[column] for column in narrow_columns], len(query_ids))
+    height = len(names) * drawing.BAR + (250 if query_axis["tickvals"] else 60)
     joints = ["&" if "?" in link else "?" for link in links]
     hover = f"%{{customdata[0]}}<br>%{{customdata[1]}}<br>{measure} %{{marker.color:.3f}}"
 
@@ -191,23 +197,27 @@ def build_heatmap(request: FigureRequest) -> Plot:
     trace, narrow_trace = heatmap(range(len(order))), heatmap(narrow_columns).to_plotly_json()
     narrow = {key: narrow_trace[key] for key in ("x", "y", "base", "text", "customdata", "meta")}
     trace.meta = {**trace.meta, "narrow": narrow | narrow_trace["meta"]["narrow"]}
-    notes = [f"{len(order)} of {len(query_ids):,} judged queries, evenly spaced from the hardest to the easiest."]
-    notes = notes if len(order) < len(query_ids) else []
-    if len(narrow_columns) < len(order):
-        notes.append(f"On small screens, the picture has {len(narrow_columns)} of them.")
-    if len(rows) < len(ranked_rows):
-        notes.append(f"The first {len(rows)} of the {len(ranked_rows)} systems scored on the current judgments.")
+    note = f"The first {len(rows)} of the {len(ranked_rows)} systems scored on the current judgments."
     return Plot(
         data=[trace],
-        layout=drawing.heatmap_layout(len(names) * drawing.BAR + 250, names, query_axis, meta={"narrow": narrow_axes}),
+        layout=drawing.heatmap_layout(
+            height, names, query_axis, meta={"narrow": {"xaxis": narrow_axis, "yaxis": system_axis}}
+        ),
         table=Table.from_columns(
             ("Query", labels), *((head, line, ".4f") for head, line in zip(names, cells, strict=True)), links=links
         ),
         caption=f"{measure} of {len(names)} systems of {name}, in rank order, on each query. A column of one shade is "
         f"equally hard for all of them.{_describe_agreement(values)} Each cell links to its query.",
         subtitle=f"{name}, {measure}",
-        notes=notes,
+        notes=[note] if len(rows) < len(ranked_rows) else [],
     )
+
+
+def _query_axis(labels: Sequence[str], total: int) -> dict[str, Any]:
+    """Return the axis of evenly spaced queries among `total` judged ones; only few of them have labels."""
+    count = f"{len(labels)} of {total:,} " if len(labels) < total else ""
+    options = {"title": {"text": f"{count}queries, hardest to easiest"}, "tickangle": -60}
+    return drawing.name_axes(labels, **options)[0] | ({} if len(labels) <= MAX_LABELS else {"tickvals": []})
 
 
 def _labels_and_links(collection: OpenCollection, query_ids: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -257,19 +267,25 @@ def build_differences(request: FigureRequest) -> Plot:
     result = pair.result
     labels, links = _labels_and_links(collection, names)
     options: dict[str, Any] = {"customdata": [label[:80] for label in labels], "meta": {"links": links}}
+    texts = [numbers.signed(value, 3) for value in differences] if len(rows) <= MAX_NAMES else None
+    options |= {"text": texts, "textposition": "outside", "cliponaxis": False, "textfont_color": INK}
+    low, high = min(0.0, *differences), max(0.0, *differences)
+    span = high - low or 0.1
     hover = "%{customdata}<br>%{x:+.4f}<extra></extra>"
     bars = _bars(differences, list(range(len(rows))), measure, orientation="h", hovertemplate=hover, **options)
     name, side = drawing.shorten(second, drawing.MAX_NARROW_NAME), "left" if better(measure) == "lower" else "right"
-    query_axes = drawing.name_axes(labels, MAX_NAMES, range=[len(rows) - 0.5, -0.5])
+    axis = {"title": {"text": f"Δ {measure}; {name} is better on the {side}"}, "zeroline": True}
+    ranges = [{"range": [low - margin * span, high + margin * span]} for margin in (0.08, 0.28)]
+    yaxis, narrow, wide = drawing.name_axes(labels, MAX_NAMES, range=[len(rows) - 0.5, -0.5])
     return Plot(
         data=[bars],
         layout=go.Layout(
             height=min(len(rows), MAX_NAMES) * QUERY_HEIGHT + drawing.BAR_MARGIN,
             bargap=0.1 if len(rows) < 120 else 0,
-            xaxis={"title_text": f"Δ {measure}; {name} is better on the {side}", "zeroline": True},
-            yaxis=query_axes[0],
+            xaxis=axis | ranges[0],
+            yaxis=yaxis,
             showlegend=False,
-            meta={"narrow": {"yaxis": query_axes[1]}},
+            meta={"narrow": {"xaxis": axis | ranges[1], "yaxis": narrow}, "wide": {"yaxis": wide}},
         ),
         table=Table.from_columns(
             ("Query", names), ("Place", ranks, "d"), (f"Δ {measure}", differences, "+.4f"), links=links

@@ -5,6 +5,7 @@
   "use strict";
   const script = document.currentScript;
   const NARROW = 560;
+  const WIDE = 1000;
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const probe = document.createElement("i");
   let bundle;
@@ -57,7 +58,7 @@
   // Escape text that Plotly would read as markup.
   const plain = (text) => text.replace(/[&<>]/g, (sign) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[sign]);
 
-  const narrowed = (one) => ({ ...one, ...one.meta?.narrow });
+  const level = (width) => (width < NARROW ? "narrow" : width < WIDE ? "" : "wide");
 
   function looks(width, isDouble) {
     const narrow = width < NARROW;
@@ -84,7 +85,7 @@
 
   // Return Plotly's data and layout of a figure, for a width in pixels.
   function specification(found, width) {
-    const pick = width < NARROW ? narrowed : (one) => one;
+    const pick = (one) => ({ ...one, ...one.meta?.[level(width)] });
     const names = found.data.filter((trace) => trace.name && trace.showlegend !== false).map((trace) => trace.name);
     const isDouble = names.length > 3 && names.every((name) => name.length * 5.6 < width / 2 - 76); // Others need a line each on phones.
     const layout = { ...pick(found.layout), template: { layout: looks(width, isDouble) } };
@@ -126,7 +127,7 @@
     figure.classList.toggle("is-empty", !found.data.length);
     if (found.data.length) {
       const Plotly = await plotly();
-      figure.narrow = plot.clientWidth < NARROW;
+      figure.level = level(plot.clientWidth);
       const { data, layout } = specification(found, plot.clientWidth);
       await Plotly.react(plot, data, layout, SETTINGS);
       lead(plot);
@@ -254,7 +255,7 @@
   const sized = new ResizeObserver((entries) => {
     for (const { target, contentRect } of entries) {
       const figure = target.closest("figure");
-      if (figure.dataset.ready && figure.narrow !== contentRect.width < NARROW) draw(figure);
+      if (figure.dataset.ready && figure.level !== level(contentRect.width)) draw(figure);
     }
   });
 
