@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlencode
 
 from django.core.validators import slug_re
+from django.utils.translation import gettext as _
 
 from leaderboard.boards import pages
 from leaderboard.boards.model import Board
@@ -155,6 +156,14 @@ class Figure:
     drawable: Callable[[Board], bool] = lambda board: True
     has_data: Callable[[Board, Sequence[int]], bool] = lambda board, datasets: True
     folded: bool = False
+
+    def omission_reason(self, dataset: Mapping[str, Any] | None, board: Board, datasets: Sequence[int]) -> str:
+        """Return the reason why a page does not show the figure, empty if it does; `datasets` are ids."""
+        if dataset is not None and not self.fits(dataset):
+            return _("data not public")
+        if not self.drawable(board):
+            return _("too few values")
+        return "" if self.has_data(board, datasets) else _("no data")
 
     def get_title(self, baseline: str) -> str:
         """Return the question, with the name of the baseline if it is known."""

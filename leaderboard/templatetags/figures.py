@@ -98,14 +98,15 @@ def figure_assets() -> dict[str, Any]:
 
 @register.simple_tag(takes_context=True)
 def figures_on(context: template.Context, subject: Subject, dataset: Mapping[str, Any] | str = "") -> dict[str, Any]:
-    """Return the `shown` figures of a page about a subject, and those `omitted` because they have too few data.
+    """Return the `shown` figures of a page about a subject, and those `omitted` with the reasons.
 
     Filtered views show all figures, because the user may change the view without reloading the page.
     """
-    candidates = figures_about(subject, dataset if isinstance(dataset, Mapping) else None)
-    board, state = context["board"], context["state"]
+    facts = dataset if isinstance(dataset, Mapping) else None
+    board, state, candidates = context["board"], context["state"], figures_about(subject, facts)
     if state.filtered or state.hidden or state.columns or state.measure or board.pages > 1:
         return {"shown": candidates}
-    datasets = [dataset["pk"]] if isinstance(dataset, Mapping) else counted_datasets(context["members"])
-    shown = [figure for figure in candidates if figure.drawable(board) and figure.has_data(board, datasets)]
-    return {"shown": shown, "omitted": [figure for figure in candidates if figure not in shown]}
+    datasets = counted_datasets(context["members"]) if facts is None else [facts["pk"]]
+    reasons = [(figure, figure.omission_reason(facts, board, datasets)) for figure in figures_about(subject)]
+    shown = [figure for figure, reason in reasons if not reason]
+    return {"shown": shown, "omitted": [(figure, reason) for figure, reason in reasons if reason]}

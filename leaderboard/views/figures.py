@@ -63,9 +63,9 @@ def figure_json(request: HttpRequest, figure_request: FigureRequest) -> HttpResp
 @_figure_view
 def figure(request: HttpRequest, figure_request: FigureRequest) -> HttpResponse:
     """Show a figure with its table and choices."""
-    plot = figure_request.plot()
+    plot, (board_name, board_url) = figure_request.plot(), _board_link(figure_request)
     context = {
-        "section": "figures",
+        "section": "benchmarks",
         "figure": figure_request.figure,
         "asked": figure_request,
         "plot": plot,
@@ -77,27 +77,27 @@ def figure(request: HttpRequest, figure_request: FigureRequest) -> HttpResponse:
         ],
         # The view, which the form keeps.
         "carried": [*(("system", slug) for slug in figure_request.systems), *figure_request.state.pairs()],
-        "board_url": _board_url(figure_request),
+        "board_name": board_name,
+        "board_url": board_url,
     }
     return render(request, "leaderboard/figure.html", context)
 
 
-def _board_url(figure_request: FigureRequest) -> str:
-    """Return the URL of the figure's board in the same view, in one query; empty if the figure has no board.
+def _board_link(figure_request: FigureRequest) -> tuple[str, str]:
+    """Return name and URL of the figure's board in the same view, in one query; empty if the figure has no board.
 
     Raises SubjectNotFound if the board does not exist.
     """
-    if figure_request.dataset:
-        kind, slug = "dataset", figure_request.dataset
-        exists = Dataset.objects.listed().filter(slug=slug).exists()
-    elif figure_request.benchmark:
-        kind, slug = "benchmark", figure_request.benchmark
-        exists = Benchmark.objects.filter(slug=slug).exists()
-    else:
-        return ""
-    if not exists:
+    if not figure_request.dataset and not figure_request.benchmark:
+        return "", ""
+    kind, slug = (
+        ("dataset", figure_request.dataset) if figure_request.dataset else ("benchmark", figure_request.benchmark)
+    )
+    boards = Dataset.objects.listed() if figure_request.dataset else Benchmark.objects
+    name = boards.filter(slug=slug).values_list("name", flat=True).first()
+    if name is None:
         raise SubjectNotFound
-    return reverse(kind, args=[slug]) + figure_request.state.query_string()
+    return name, reverse(kind, args=[slug]) + figure_request.state.query_string()
 
 
 @require_safe

@@ -258,8 +258,8 @@ def test_a_figure_that_compares_fewer_than_three_systems_is_left_out_and_named(c
     page = " ".join(client.get("/datasets/few/").content.decode().split())
     assert 'id="figure-deltas"' in page
     assert 'id="figure-pareto"' not in page
-    omitted = page.partition("Left out, because their data are too few or not public:")[2].partition("</p>")[0]
-    assert 'href="/figures/pareto/?dataset=few"> Which systems are best for their cost?</a>' in omitted
+    omitted = page.partition("Left out:")[2].partition("</p>")[0]
+    assert 'href="/figures/pareto/?dataset=few"> Which systems are best for their cost?</a> (too few values)' in omitted
     cost(score(dataset, "Second", ndcg=0.6), 3.0)
     clear_page_cache()
     page = client.get("/datasets/few/").content.decode()
