@@ -216,8 +216,9 @@ def build_heatmap(request: FigureRequest) -> Plot:
 def _query_axis(labels: Sequence[str], total: int) -> dict[str, Any]:
     """Return the axis of evenly spaced queries among `total` judged ones; only few of them have labels."""
     count = f"{len(labels)} of {total:,} " if len(labels) < total else ""
-    options = {"title": {"text": f"{count}queries, hardest to easiest"}, "tickangle": -60}
-    return drawing.name_axes(labels, **options)[0] | ({} if len(labels) <= MAX_LABELS else {"tickvals": []})
+    title = {"text": f"{count}queries, hardest to easiest"}
+    axis = drawing.name_axes(labels, title=title, tickangle=-60)[0]
+    return axis if len(labels) <= MAX_LABELS else axis | {"tickvals": []}
 
 
 def _labels_and_links(collection: OpenCollection, query_ids: Sequence[str]) -> tuple[list[str], list[str]]:
