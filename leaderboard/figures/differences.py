@@ -29,9 +29,8 @@ def has_differences(board: Board) -> bool:
 
     Always true for a benchmark, which has them in another view.
     """
-    other_systems = [row for row in drawing.comparable_rows(board) if not row.entry.is_baseline]
-    has_column = board.column(DELTA) is not None
-    return bool(board.views) or (has_column and any(row.value(DELTA) is not None for row in other_systems))
+    rows = drawing.comparable_rows(board) if board.column(DELTA) is not None else []
+    return bool(board.views) or any(row.value(DELTA) is not None and not row.entry.is_baseline for row in rows)
 
 
 def build(request: FigureRequest) -> Plot:

@@ -201,8 +201,7 @@ def bar_layout(
     """
     axis = {"range": [len(names) - 0.5, -0.5], "showgrid": False, "ticks": "", "type": "category", "dtick": 1}
     axis |= {"categoryorder": "array", "categoryarray": list(names)}
-    short_names = [shorten(name, MAX_NARROW_NAME) for name in names]
-    narrow_axis = {**axis, "tickvals": list(names), "ticktext": short_names}
+    narrow_axis = {**axis, "tickvals": list(names), "ticktext": [shorten(name, MAX_NARROW_NAME) for name in names]}
     defaults = {"height": max(len(names), 2) * bar_height + BAR_MARGIN, "bargap": 0.25, "legend_traceorder": "normal"}
     meta = {"narrow": {**narrow, "yaxis": narrow_axis}} if narrow else {}
     return go.Layout({**defaults, "yaxis": axis, "meta": meta}, **options)

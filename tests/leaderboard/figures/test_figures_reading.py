@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from django.conf import settings
 
+from leaderboard.comparison.queries.collection import Difficulty
 from leaderboard.figures.drawing import INK, SCALE, linear_axis, linear_ticks, log_axis
 from leaderboard.figures.labels import NARROW, label_points
+from leaderboard.figures.queries import _difficulty_traces
 from leaderboard.models import Benchmark, BenchmarkMember, Entry, System
 from tests.leaderboard.entries import (
     cost,
@@ -257,3 +260,17 @@ def test_on_a_phone_leading_names_are_always_shown_and_others_give_way() -> None
     assert labels[0]["text"] == names[0]
     crowded = label_points(["x" * 60, *names[1:]], points, priority=[0], log_x=True, ends=ends)[0]["narrow"]
     assert crowded["text"] == "x" * 13 + "…", "shortened, because the picture is narrower than the name"
+
+
+def test_the_difficulty_of_a_binary_measure_is_the_share_of_systems_with_one() -> None:
+    def lines(*systems: tuple[float, ...]) -> list[dict[str, Any]]:
+        values = np.array(systems)
+        statistics = [values.mean(0), values.std(0, ddof=1), values.min(0), values.max(0)]
+        quantiles = np.quantile(values, (0.1, 0.5, 0.9), axis=0)
+        traces = _difficulty_traces(Difficulty(len(systems), *statistics, quantiles, None), np.arange(3), 1, "BM25")
+        return [one.to_plotly_json() for one in traces]
+
+    (share,) = lines((0, 1, 1), (0, 0, 1), (0, 0, 1))
+    assert (share["name"], share["line"]["shape"]) == ("share of systems with 1", "hvh")
+    assert share["y"] == pytest.approx([0, 1 / 3, 1], abs=1e-6)
+    assert [one["name"] for one in lines((0, 0.5, 1), (0, 0, 1))] == ["10% to 90% of systems", "median"]
