@@ -44,11 +44,17 @@ class ForestRow(NamedTuple):
     is_lost: bool = False
 
 
-def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str, total: int = 0) -> SafeString:
-    """Return a figure of the differences in `measure` as HTML; empty without rows. It says if `total` is larger."""
+def draw_forest(
+    rows: Sequence[ForestRow], measure: str, baseline: str, total: int = 0, threshold: float = 0.0
+) -> SafeString:
+    """Return a figure of the differences in `measure` as HTML; empty without rows. It says if `total` is larger.
+
+    A band extends from 0 to `threshold`, the least significant difference on hidden judgments; it is negative if lower
+    scores are better.
+    """
     if not rows:
         return SafeString("")
-    ends = [0.0, *(end for row in rows for end in (row.difference, *(row.interval or ())))]
+    ends = [0.0, threshold, *(end for row in rows for end in (row.difference, *(row.interval or ())))]
     low, high = min(ends), max(ends)
     margin = _MARGIN * ((high - low) or 1.0)
     low, high = low - margin, high + margin
@@ -63,7 +69,7 @@ def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str, total: i
     key = [
         ("best", "●", _("best")),
         ("tied", "◆", _("not separable from best")),
-        ("untested", "×", _("reported, not tested") if "baseline" in roles else _("not tested")),
+        ("untested", "×", _("not tested")),
         ("baseline", "■", _("baseline")),
         ("other", "○", _("other")),
         ("better", "●", _("significantly better")),
@@ -79,6 +85,7 @@ def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str, total: i
         "has_lost": any(row.is_lost for row in rows),
         "bottom": _ROW_HEIGHT * len(rows),
         "zero": position(0.0),
+        "band": (position(min(0.0, threshold)), f"{abs(share(threshold) - share(0.0)):.2f}%") if threshold else None,
         "row_height": _ROW_HEIGHT,
         "rows": [
             {
@@ -88,7 +95,6 @@ def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str, total: i
                 "ends": [position(end) for end in row.interval or ()],
                 "x": position(row.difference),
                 "top": number * _ROW_HEIGHT,
-                "y": number * _ROW_HEIGHT + _ROW_HEIGHT // 2,
                 "value": "0" if row.role == "baseline" else signed(row.difference, 3),
             }
             for number, row in enumerate(rows)

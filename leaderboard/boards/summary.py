@@ -155,6 +155,7 @@ class _Leader:
             label = _("%(label)s of all %(total)d systems") % {"label": label, "total": total}
         marks = [_("manual")] * (best.entry.run_type == "manual") + [_("challenged")] * best.entry.challenged
         details = ", ".join(filter(None, [best.entry.team, *marks]))
+        least = (board.statements.least_difference(board.measure) or 0.0) * (-1 if self.lower else 1)
         return Summary(
             label,
             _name(best, self.names),
@@ -171,7 +172,7 @@ class _Leader:
             is_safe,
             baseline is not None,
             self._headline(ratio, measure, baseline),
-            draw_forest(list(self._forest_rows()), measure, board.baseline, len(rows)),
+            draw_forest(list(self._forest_rows()), measure, board.baseline, len(rows), least),
             self._origin(reported),
             best.entry.missing_queries or 0,
         )

@@ -443,7 +443,7 @@ def test_reported_differences_on_the_first_screen_are_crosses(client: Client) ->
     page = client.get(f"/datasets/{dataset.slug}/").content.decode()
     plot = page[page.index('class="forest"') : page.index("</figure>")]
     assert re.findall(r"mark is-(\w+)", plot) == ["untested", "baseline"]
-    assert '<span class="is-untested">×</span> reported, not tested' in plot
+    assert '<span class="is-untested">×</span> not tested' in plot
     assert "best" not in plot.partition("<svg")[0]
     assert "A system with a name of more than" in plot, "the style sheet cuts what does not fit"
 
@@ -508,3 +508,14 @@ def test_the_legend_over_hidden_judgements_says_both_thresholds(client: Client) 
 def test_a_shared_best_score_is_a_tie_and_no_lead(client: Client) -> None:
     page = client.get(f"/datasets/{untested(BM25=(0.4, None), First=(0.4, None), Second=(0.3, None)).slug}/")
     assert words_of(page.content.decode(), "headline") == "BM25 ties with one other at 0.400."
+
+
+def test_a_forest_plot_has_a_band_of_the_differences_that_are_not_significant() -> None:
+    rows = [ForestRow("First", 0.1, None, "best"), ForestRow("BM25", 0.0, None, "baseline")]
+    assert "band" not in draw_forest(rows, "nDCG@10", "BM25")
+    for threshold, span in ((0.05, 0.108), (-0.05, 0.162)):
+        plot = draw_forest(rows, "nDCG@10", "BM25", 0, threshold)
+        [(left, width)] = re.findall(r'class="band" x="([\d.]+)%" width="([\d.]+)%"', plot)
+        [zero] = re.findall(r'class="zero" x1="([\d.]+)%"', plot)
+        assert float(zero) - float(left) == pytest.approx(0 if threshold > 0 else float(width), abs=0.02)
+        assert float(width) == pytest.approx(42 * 0.05 / span, abs=0.02)
