@@ -217,7 +217,9 @@ def test_figures_of_lengths_and_overlap_are_folded(client: Client, tmp_path: Pat
     for slug in ("one", "two"):
         dataset = collection(tmp_path, slug)
         look(dataset)
-        score(dataset, f"system on {slug}", ndcg=0.5)
+        score(dataset, "BM25", baseline=True, ndcg=0.3)
+        for number in range(3):
+            score(dataset, f"system {number} on {slug}", ndcg=0.5 + number / 10)
     page = client.get("/datasets/one/").content.decode()
     folded = page[page.index('<details class="more-figures">') : page.index('id="about"')]
     for slug in ("document-lengths", "relevance-by-length"):
