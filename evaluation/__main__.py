@@ -10,7 +10,7 @@ import sys
 from evaluation.cli import score
 from evaluation.core.problems import KernelUnavailable
 
-#: Extra of the package that installs a module.
+#: Package extras, keyed by the modules that they install.
 _EXTRAS = {
     **dict.fromkeys(("icu4py", "numba", "Stemmer", "whoosh", "zstandard"), "index"),
     **dict.fromkeys(("faiss", "huggingface_hub", "safetensors", "scipy", "sentence_transformers", "tokenizers", "torch",
@@ -25,7 +25,8 @@ def main(words: list[str] | None = None) -> int:
     score.add_parser(commands)
     words = sys.argv[1:] if words is None else words
     try:
-        if not words or words[0] not in commands.choices:  # Other commands import engines, with a second of libraries.
+        # The other commands import engines, which takes a second.
+        if not words or words[0] not in commands.choices:
             from evaluation.cli import pack, retrieve
 
             retrieve.add_parser(commands)

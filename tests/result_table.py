@@ -110,14 +110,14 @@ def read_cells(text: str) -> dict[tuple[str, str], str]:
     return cells
 
 
-def compare(figure: str, peer: str) -> str:
+def format_ratio(figure: str, peer: str) -> str:
     """Return the ratio of two figures with two significant digits, empty if one is missing."""
     if not peer:
         return ""
     return f"{float(figure.replace(',', '')) / float(peer.replace(',', '')):#.2g}"
 
 
-def judge(bound: str) -> str:
+def bound_verdict(bound: str) -> str:
     """Return whether the bounds in a cell are met, empty if there are none."""
     return ("missed" if "missed" in bound else "met") if bound else ""
 
@@ -129,15 +129,16 @@ def rows(measurements: str, is_current: Callable[[str], bool]) -> Iterator[list[
         text = places[f"tests/benchmarks/{result.program}.py"]
         cells, source = read_cells(text), _SOURCE.search(text)
         figure, peer = cells.get(result.cell, ""), cells.get(result.peer_cell, "")
-        if source is None or not figure or (result.optional and not is_current(commit(source))):
+        if source is None or not figure or (result.optional and not is_current(commit_label(source))):
             yield [result.task, NOT_MEASURED, *[""] * (len(HEAD) - 2)]
             continue
         comparison = f"{result.peer}: {peer}" if result.peer else ""
-        ratio, verdict = compare(figure, peer), judge(cells.get((result.cell[0], "bound"), ""))
-        yield [result.task, f"{figure} {result.unit}".strip(), comparison, ratio, verdict, commit(source), source[3]]
+        ratio, verdict = format_ratio(figure, peer), bound_verdict(cells.get((result.cell[0], "bound"), ""))
+        figure = f"{figure} {result.unit}".strip()
+        yield [result.task, figure, comparison, ratio, verdict, commit_label(source), source[3]]
 
 
-def commit(source: re.Match[str]) -> str:
+def commit_label(source: re.Match[str]) -> str:
     """Return the commit of a figure, which is marked if files differed from it."""
     return source[1] + (source[2] or "")
 
@@ -161,24 +162,25 @@ def write(page: str, measurements: str, is_current: Callable[[str], bool] = is_c
 
 
 def problems(page: str, measurements: str, is_current: Callable[[str], bool] = is_current) -> list[str]:
-    """Return why a release must not be made with this page."""
-    found = [] if write(page, measurements, is_current) == page else ["The table differs from docs/measurements."]
+    """Return the reasons against a release with this page."""
+    messages = [] if write(page, measurements, is_current) == page else ["The table differs from docs/measurements."]
     for task, value, *_, name, date in rows(measurements, is_current):
         if value == NOT_MEASURED:
             required = not next(result for result in RESULTS if result.task == task).optional
-            found += [f"{task}: not measured"] if required else []
+            messages += [f"{task}: not measured"] if required else []
         elif not is_current(name):
-            found.append(f"{task}: measured at {name} ({date}), and {', '.join(PACKAGES)} have changed since")
-    return found
+            messages.append(f"{task}: measured at {name} ({date}), and {', '.join(PACKAGES)} have changed since")
+    return messages
 
 
 def main(words: list[str]) -> int:
-    """Write the table, or check it; 1 if it is out of date."""
+    """Write or check the table, and return the exit status."""
     page, measurements = PAGE.read_text(), MEASUREMENTS.read_text()
     if words == ["--check"]:
-        found = problems(page, measurements)
-        print("\n".join([*found, "Run `make benchmark` before a release."] if found else ["All figures are current."]))
-        return bool(found)
+        messages = problems(page, measurements)
+        hint = "Run `make benchmark` before a release." if messages else "All figures are current."
+        print("\n".join([*messages, hint]))
+        return bool(messages)
     PAGE.write_text(write(page, measurements))
     return 0
 

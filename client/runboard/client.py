@@ -95,9 +95,8 @@ class Client(Connection):
         targets = [(file, folder / file["name"]) for file in self.files(slug) if not kinds or file["kind"] in kinds]
         folder.mkdir(parents=True, exist_ok=True)
         downloads = [(file, path) for file, path in targets if not _has_content(path, file["sha256"])]
-        existing_paths = [str(path) for _, path in downloads if os.path.lexists(path)]
-        if existing_paths and not replace:
-            raise FileExistsError(_EXISTS.format(", ".join(existing_paths)))
+        if not replace:
+            _require_absence([path for _, path in downloads])
         for file, path in downloads:
             self._download(file, path)
         return [path for _, path in targets]
@@ -234,9 +233,9 @@ class Client(Connection):
             has_run = partial(_has_content, sha256=sha256, open_file=gzip.open)
             if has_run(paths[-1]):
                 answer.close()
-            elif os.path.lexists(paths[-1]) and not replace:
-                raise FileExistsError(_EXISTS.format(paths[-1]))
             else:
+                if not replace:
+                    _require_absence(paths[-1:])
                 self._save(answer, paths[-1], None, has_run)
         return paths
 
@@ -263,7 +262,7 @@ class Client(Connection):
         self._save(self.request("GET", url), target, file["size"], partial(_has_content, sha256=file["sha256"]))
 
     def _save(
-        self, answer: requests.Response, target: Path, size: int | None, is_right: Callable[[Path], bool]
+        self, answer: requests.Response, target: Path, size: int | None, is_complete: Callable[[Path], bool]
     ) -> None:
         """Save a download as `target`, which is replaced only once the download is complete and has the right sha256.
 
@@ -279,7 +278,7 @@ class Client(Connection):
                     output.write(block)
                     if size is not None:
                         self._progress(target.name, output.tell(), size)
-            if not is_right(partial_file):
+            if not is_complete(partial_file):
                 raise SiteUnavailable(f"The download of {target.name} is incomplete or damaged. Try again.")
             partial_file.replace(target)
         except requests.RequestException as error:
@@ -288,6 +287,12 @@ class Client(Connection):
             ) from error
         finally:
             partial_file.unlink(missing_ok=True)
+
+
+def _require_absence(paths: Sequence[Path]) -> None:
+    """Raise FileExistsError with the paths that exist."""
+    if existing_paths := [str(path) for path in paths if os.path.lexists(path)]:
+        raise FileExistsError(_EXISTS.format(", ".join(existing_paths)))
 
 
 def _build_parameters(view: Mapping[str, Any]) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def count_texts(arguments: argparse.Namespace) -> int:
     Raises ValueError if runboard-eval is missing, or with all problems of invalid files.
     """
     try:
-        import runboard_eval.engines  # noqa: F401 - before the first request that costs
+        import runboard_eval.engines  # noqa: F401 - Fail before the first paid request.
         from runboard_eval.collections.check import check_corpus, check_queries
         from runboard_eval.core.problems import InvalidContent, at_lines
     except ImportError as error:

@@ -154,7 +154,8 @@ class _ZstdDecompressor:
     _PIECE_BYTES = 512
 
     def __init__(self) -> None:
-        import zstandard  # 23 MiB, of which scoring uncompressed files needs nothing
+        # Imported on first use: it takes 23 MiB, and uncompressed files do not need it.
+        import zstandard
 
         self._error = zstandard.ZstdError
         self._frame = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW).decompressobj()

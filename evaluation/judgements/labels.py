@@ -44,12 +44,12 @@ _KEY = ("judge", "query_id", "answer")
 #: Fields of a judge. The first three identify the judge.
 _RECORD: dict[str, type] = {"kind": str, "model": str, "prompt": str, "date": str, "requests": int, "failures": int}
 _IDENTITY = ("kind", "model", "prompt")
-#: Digits, Cyrillic, and Greek letters that look like Latin letters, in lower case, and these letters.
+#: Translation of digits and lowercase Cyrillic and Greek letters to the Latin letters that they resemble.
 _LOOK_ALIKES = str.maketrans("01iаеорсухіјѕԁһԝвнмткαβεηικμνορτυχ", "ollaeopcyxljsdhwbhmtkabehlkmnoptyx")
 _PROBLEMS = {
     "label": ("{lines} not a label of an answer, a judge, or the nuggets of a query",
         'Write lines such as {"judge": "Ana", "kind": "person", "query_id": "q1", "answer": "Paris", "correct": 1}. '
-        "Import relevance judgments with a named judge instead of judges in the file, and without --labels."),
+        "To import relevance judgments, enter the judge's name in the form or command, and leave out --labels."),
     "judge": (f"{{lines}} with an unusable judge, or more than {MAX_JUDGES} judges",
         f"Write names of 1 to {MAX_NAME} letters, digits, and the characters “._+-”, and single blanks, the "
         "`kind` person or model, and other facts as short texts."),
@@ -99,9 +99,9 @@ def read_labels(path: Path | bytes, queries: Collection[str] | None = None, know
             problems.note("label", number)
         elif judge and not (_is_judge(judge, stated) and len(judges.keys() | {judge}) <= MAX_JUDGES):
             problems.note("judge", number)
-        elif known is not None and (alike := _similar_names(judge, judges)):
+        elif known is not None and (similar_names := _similar_names(judge, judges)):
             problems.note("similar_judge", number)
-            similar.update(alike)
+            similar.update(similar_names)
         elif judge:
             labels[judge, "", ""] = earlier = judges.setdefault(judge, {})
             if any(earlier.get(name) not in (None, stated[name]) for name in _IDENTITY if name in stated):

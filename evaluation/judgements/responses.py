@@ -77,11 +77,11 @@ def score_responses(
     not reveal which queries are judged. Raises EndlessPattern.
     """
     given = [responses.get(query) for query in query_ids]
-    counted = [*responses.values()] if hidden else given
+    stated_responses = [*responses.values()] if hidden else given
     scores = {
-        name: np.array([getattr(response, figure) if response else 0.0 for response in counted], np.float64)
+        name: np.array([getattr(response, figure) if response else 0.0 for response in stated_responses], np.float64)
         for name, figure in STATED_FIGURES.items()
-        if all(getattr(response, figure) is not None for response in counted if response)
+        if all(getattr(response, figure) is not None for response in stated_responses if response)
     }
     if hidden:
         scores = {name: np.full(len(query_ids), column.mean()) for name, column in scores.items()}

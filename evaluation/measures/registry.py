@@ -9,7 +9,7 @@ reference of `evaluation.verification.references`. Also add the measure to `MEAS
 A registered measure is not yet a column. `manage.py set_measures` makes it a column of a dataset. Runs are scored with
 `DEFAULT_MEASURES`, which new datasets show, and the dataset's own measures. Earlier results lack the values of a new
 measure until they are scored again, for example when their dataset is rescored with new judgments
-(`leaderboard.judgements.rescoring`). Set `reveals_judged` if a measure can reveal hidden judgments.
+(`leaderboard.judgements.rescoring`). Set `reveals_judgements` if a measure can reveal hidden judgments.
 """
 
 import math
@@ -63,11 +63,11 @@ class Family:
     reads_subtopics: bool = False
     #: Whether documents that are judged only for other queries count as judged.
     looks_elsewhere: bool = False
-    #: Whether a query's value depends on other queries. It is shown neither for some of the queries nor for hidden
-    #: judgments, and has no tests.
+    #: Whether a query's value depends on other queries. Such measures are not shown for slices or hidden judgments, and
+    #: are not tested.
     spans_queries: bool = False
     #: Whether values reveal which documents are judged.
-    reveals_judged: bool = False
+    reveals_judgements: bool = False
     higher_is_better: bool = True
     #: Number of documents that the measure needs if it has no cutoff.
     depth: int = 0
@@ -190,7 +190,7 @@ def upper_bound(measure: str) -> Family:
         "is the lower end, where none of them is relevant.",
         f"Maximum of {measure}@k over all assignments of grades in use to unjudged documents among the first k",
         "Moffat & Zobel, TOIS 27(1), 2008 (the residual of RBP)", "required", measure != "nDCG", measure,
-        reveals_judged=True,
+        reveals_judgements=True,
     )  # fmt: skip
 
 
@@ -411,20 +411,20 @@ _ALL_FAMILIES = (
         "here; ir_measures, which defines this measure, sorts them by ascending document id, does not round scores to "
         "single precision, and counts negative grades as judged.",
         "Judged documents among the first min(k, retrieved), divided by min(k, retrieved)",
-        "ir_measures", "required", binary=False, aliases=("J@{k}", "judged_at_{k}"), reveals_judged=True,
+        "ir_measures", "required", binary=False, aliases=("J@{k}", "judged_at_{k}"), reveals_judgements=True,
     ),
     Family(
         "Hole", formulas.hole, references.hole,
         "Share of unjudged documents among the first k; 0 if nothing was retrieved.",
         "Unjudged documents among the first min(k, retrieved), divided by min(k, retrieved)",
-        _BEIR, "required", binary=False, higher_is_better=False, reveals_judged=True,
+        _BEIR, "required", binary=False, higher_is_better=False, reveals_judgements=True,
     ),
     Family(
         "Hole", formulas.hole_anywhere, references.hole_anywhere,
         "Hole@k as defined by BEIR, where documents judged for any query count as judged.",
         "Documents judged for no query among the first min(k, retrieved), divided by min(k, retrieved)",
         f"{_BEIR}, table 4", "required", binary=False, parameter="beir", aliases=("hole_at_{k}",), looks_elsewhere=True,
-        higher_is_better=False, reveals_judged=True,
+        higher_is_better=False, reveals_judgements=True,
     ),
     *_RESPONSE_FAMILIES,
     *(label_family(measure, "name") for measure in LABEL_MEASURES),
@@ -434,7 +434,7 @@ _ALL_FAMILIES = (
 #: Measure families, keyed by `Family.key`.
 FAMILIES: dict[str, Family] = {family.key: family for family in _ALL_FAMILIES}
 #: Names of measures whose values of a query depend on other queries.
-SPANNING = frozenset(family.name for family in _ALL_FAMILIES if family.spans_queries)
+QUERY_SPANNING_MEASURES = frozenset(family.name for family in _ALL_FAMILIES if family.spans_queries)
 
 
 #: Version of all stored values. Change it with any formula, the order of ties, or the score of missing queries.
@@ -653,7 +653,8 @@ def _refusal(text: str) -> str:
     name = _strip_separators(re.split(rf"{_CUTOFF}[0-9]|[(@]", lowercase_text)[0].strip())
     families = {_strip_separators(family.name): family for family in reversed(FAMILIES.values())} | _BY_NAME
     names_by_key = {
-        key: each.label.split("@k")[0] + f"@{cutoff}" * (each.cutoff != "none") for key, each in families.items()
+        key: each.label.split("@k")[0] + ("" if each.cutoff == "none" else f"@{cutoff}")
+        for key, each in families.items()
     }
     if name in families and name != "upper":
         cutoff_rules = {"none": "no cutoff", "required": "a cutoff", "optional": "a cutoff or none"}

@@ -210,8 +210,7 @@ class ScoringTarget:
         Raises EndlessPattern.
         """
         assert contents.responses is not None
-        judged = rankings.qrels.query_ids
-        scores = score_responses(judged, contents.responses, self.answers, self.labels, self.hidden)
+        scores = score_responses(rankings.qrels.query_ids, contents.responses, self.answers, self.labels, self.hidden)
         citations = self.rankings(contents.citations or contents, rankings.qrels)
         return replace(rankings, response_scores=scores, citations=citations)
 
@@ -288,7 +287,7 @@ def _omission_reason(measure: Measure, rankings: JudgedRankings, has_answers: bo
     if not isinstance(formula, ResponseScore) or formula.measure in scores:
         return ""
     if measure.family.parameter:
-        return "there are no labels of all answers by this judge"
+        return "no judge of this name has labeled all answers"
     figure = STATED_FIGURES.get(formula.measure, "confidence" if has_answers else "")
     return f"not every response states `{figure}`" if figure else "there are no correct answers to compare with"
 

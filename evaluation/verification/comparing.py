@@ -78,7 +78,7 @@ class Judgements:
         pytrec_eval does not accept level 0, so all grades are raised by one instead. This affects only measures without
         a level.
         """
-        import pytrec_eval  # requires scipy, which the commands do not need
+        import pytrec_eval  # Imported on first use, because it requires scipy.
 
         key = frozenset(measures), level
         if key not in self._evaluators:

@@ -69,7 +69,7 @@ from leaderboard.systems.baselines import BM25
 class EntryLine(NamedTuple):
     """Input for a row's cells: an entry, the score of its baseline, and its test results.
 
-    `is_marked` tells whether its scores have marks or deviations over seeds.
+    `is_marked`: whether the scores have a revision placeholder or deviations over seeds.
     """
 
     entry: EntryRow

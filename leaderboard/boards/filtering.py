@@ -44,13 +44,13 @@ ZERO_SHOT = (Entry.Training.ZERO_SHOT.value, Entry.Training.ADAPTED.value)
 
 
 def apply_view(
-    board: Board, state: BoardState, default: str, omitted_keys: Collection[str] = (), *, are_copies: bool = False
+    board: Board, state: BoardState, default: str, omitted_keys: Collection[str] = (), *, copies_rows: bool = True
 ) -> Board:
     """Return a view of a ranked board: filtered, sorted, and paged rows, and the columns to show.
 
-    The board must have all its rows in order of publication. Pinned rows come first and ignore filters. The rows are
-    copies, because views share those of the ranked board, unless the board's rows `are_copies` already. `default` is
-    the default sort column. Pages omit the columns with `omitted_keys`.
+    The board must have all its rows in order of publication. Pinned rows come first and ignore filters. Rows are
+    copied unless `copies_rows` is false, because views share those of the ranked board. `default` is the default sort
+    column. Pages omit the columns with `omitted_keys`.
 
     Raises UnknownChoice for a column or a facet value that the board does not have.
     """
@@ -80,7 +80,7 @@ def apply_view(
     page = min(state.page, page_count)
     if page_count > 1:
         other_rows = other_rows[(page - 1) * ROWS_PER_PAGE : page * ROWS_PER_PAGE]
-    rows = [row if are_copies else row.copy() for row in [*pinned_rows, *other_rows]]
+    rows = [row.copy() if copies_rows else row for row in [*pinned_rows, *other_rows]]
     board = replace(
         board,
         rows=rows,
@@ -203,9 +203,7 @@ def _filled_columns(board: Board, matching_rows: Sequence[Row], state: BoardStat
         ):
             return True
         empty_values = {None, 0} if column.key in (SIZE.key, FILE_SIZE.key) else {None}
-        return any(map(dict.get, values_of_rows, repeat(column.key))) or not empty_values.issuperset(
-            map(dict.get, values_of_rows, repeat(column.key))
-        )
+        return not empty_values.issuperset(map(dict.get, values_of_rows, repeat(column.key)))
 
     return [column for column in board.columns if is_kept(column)]
 

@@ -264,8 +264,9 @@ def rank_label(rank: int | None, ranked_in: str) -> str:
 
 
 class Part(NamedTuple):
-    """A statement of a summary: its label with a `note`, its text, and a `detail`, the last two in parentheses.
+    """A statement of a summary: its label and its text.
 
+    An optional `note` on the label and `detail` on the text are shown in parentheses.
     `state` is `up` for a significant lead, `ns` for one that is not significant, `warn` for a doubt, and else empty.
     """
 

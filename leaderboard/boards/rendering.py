@@ -63,7 +63,7 @@ BLOCKS = {
 #: Number of steps of an in-cell bar, whose classes are the digits of the step: b8 c5 d3 for 0.853 of the
 #: longest bar.
 BAR_STEPS = 1000
-#: Number of reported rows in each section that boards show without a request, if other rows precede them.
+#: Maximum number of reported rows per section before the rest is folded. board.css repeats it (`nth-child(n + 11)`).
 SHOWN_REPORTED = 10
 #: Number of rows before the figure on phones.
 FIGURE_AFTER = 5

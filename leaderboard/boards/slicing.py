@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from evaluation.measures.registry import SPANNING
+from evaluation.measures.registry import QUERY_SPANNING_MEASURES
 from leaderboard.boards.dataset_board import select_measures
 from leaderboard.boards.model import Member
 from leaderboard.boards.state import BoardState
@@ -39,7 +39,7 @@ def slice_entries(
     content = {}
     if (
         compared_entries
-        and measure not in SPANNING
+        and measure not in QUERY_SPANNING_MEASURES
         and queries.has_enough_queries
         and len(compared_entries) * queries.size <= MAX_TESTED_VALUES
     ):
@@ -50,7 +50,7 @@ def slice_entries(
     sliced_entries = []
     for entry in entries:
         means = scores.get(entry.pk, {})
-        sliced_scores = {name: means[name] for name in entry.scores if name in means and name not in SPANNING}
+        sliced_scores = {key: means[key] for key in entry.scores if key in means and key not in QUERY_SPANNING_MEASURES}
         sliced_entries.append(entry._replace(scores=sliced_scores, deviations={}, missing_queries=None))
     return sliced_entries, BoardStatements(certainty)
 

@@ -141,8 +141,8 @@ class _Leader:
         elif board.statements.published is not None:
             parts.append(Part(_("Unjudged documents"), _("not reported, because the judgments are hidden")))
         elif is_reported:
-            origin = _("public; scores copied from %(source)s, not recomputed here") % {"source": best.value("by")}
-            parts.append(Part(_("Judgments"), origin))
+            origin = _("public; the scores are copied from %(source)s and not recomputed")
+            parts.append(Part(_("Judgments"), origin % {"source": best.value("by")}))
         if judgments and not is_reported:
             parts.append(judgments)
         if references := ", ".join(self._reference_texts()):
@@ -153,7 +153,7 @@ class _Leader:
             label = _("Best reported by %s") % ranking_source(best)
         if is_filtered and total > 1:
             label = _("%(label)s of all %(total)d systems") % {"label": label, "total": total}
-        marks = [_("manual")] * (best.entry.run_type == "manual") + [_("challenged")] * best.entry.challenged
+        marks = _("manual") if best.entry.run_type == "manual" else "", _("challenged") if best.entry.challenged else ""
         details = ", ".join(filter(None, [best.entry.team, *marks]))
         least = (board.statements.least_difference(board.measure) or 0.0) * (-1 if self.lower else 1)
         return Summary(
@@ -201,7 +201,7 @@ class _Leader:
         names = [row.entry.reference_name for row in rows]
         for name in dict.fromkeys(names):
             best, count = rows[names.index(name)], names.count(name)
-            system = shorten(best.entry.system, MAX_NAME)
+            system = _name(best, self.names)
             text = _("%(name)s, best of %(count)d") % {"name": system, "count": count} if count > 1 else system
             yield f"{_(name)} {format_value(_number(best, self.key), 3)} ({text})"
 

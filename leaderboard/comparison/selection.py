@@ -153,7 +153,7 @@ def distinct_choices(slugs: Sequence[str], choices: Mapping[str, SystemChoice]) 
     }
 
 
-#: Columns of the fields of `ComparedEntry` that have other names.
+#: Database columns of `ComparedEntry` fields, where the names differ.
 _COLUMNS: Mapping[str, Any] = {
     "system": "system__slug", "dataset": "dataset__slug", "dataset_name": "dataset__name", "hidden": "dataset__hidden",
     "primary_measure": "dataset__primary_measure", "version": "dataset__current_version_id",

@@ -185,9 +185,8 @@ def compare(slugs: Sequence[str], entries: Sequence[ComparedEntry], measure: str
 def _build_row(slugs: Sequence[str], entries: Sequence[ComparedEntry], requested_measure: str) -> ComparedDataset:
     """Return the row of one dataset: each system's best value, and its difference from the first system's.
 
-    Values of the row's comparison group are preferred; only these are comparable. References are used for systems
-    without other values. An empty `requested_measure` selects
-    the measure that most systems have.
+    Values of the row's comparison group are preferred; only these are comparable. A reference is used only for a system
+    without another value. An empty `requested_measure` selects the measure that most systems have.
     """
     measure = requested_measure or _shared_measure(entries)
     entries_with_measure = [entry for entry in entries if measure in entry.scores]

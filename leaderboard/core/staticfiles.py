@@ -1,4 +1,4 @@
-"""Finder and storage of static files: plotly.js from plotly's Python package, and files compressed in seconds."""
+"""Finder for plotly.js, and storage that compresses files with hashed names."""
 
 from collections.abc import Iterable, Iterator
 from importlib.metadata import distribution

@@ -105,6 +105,11 @@ class Evaluation(models.Model):
     def __str__(self) -> str:
         return f"{self.run}, {self.qrels}"
 
+    @property
+    def is_answer_run(self) -> bool:
+        """Whether the run is an answer run: no other runs have a score by CiteP."""
+        return "CiteP" in self.measures
+
 
 class EvaluationPart(models.Model):
     """Unrounded means of an evaluation over a part of the judged queries. Append-only.

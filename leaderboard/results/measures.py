@@ -98,7 +98,7 @@ def check_measures(primary: str, secondary: Sequence[str], *, hidden: bool) -> I
             has_unknown = True
             yield problem("unknown_measure", str(error), "Choose one that the page “Measures” lists.")
             continue
-        if hidden and (measure.family.reveals_judged or measure.family.spans_queries):
+        if hidden and (measure.family.reveals_judgements or measure.family.spans_queries):
             yield problem(
                 "revealing_measure",
                 f"{measure.name} reveals which documents or queries are judged",

@@ -76,9 +76,10 @@ class ProtectionPolicy:
 
     @property
     def steps(self) -> dict[str, float]:
-        """Rounding steps by measure; measures that are rounded to decimals are omitted.
+        """Rounding steps by measure.
 
-        They include figures that answer runs state, because these do not depend on the judgments.
+        Measures rounded to decimals are omitted, as are figures that answer runs state, because these do not depend on
+        the judgments.
         """
         if not self.hidden:
             return {}
@@ -121,10 +122,10 @@ class ProtectionPolicy:
     @property
     def _rounding_text(self) -> str:
         """Published measures and their rounding, such as "nDCG@10, rounded to 3 decimals"."""
-        fine = tuple(name for name in self.measures if name not in self.steps)
+        decimal_measures = tuple(name for name in self.measures if name not in self.steps)
         primary, secondary, all_names = (
             " and ".join(names if len(names) < 3 else (", ".join(names[:-1]), names[-1]))
-            for names in (self.measures[:1] if self.competition else fine, tuple(self.steps), self.measures)
+            for names in (self.measures[:1] if self.competition else decimal_measures, tuple(self.steps), self.measures)
         )
         decimals = f"rounded to {HIDDEN_DECIMALS} decimals"
         if self.competition:

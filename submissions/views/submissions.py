@@ -25,7 +25,7 @@ from leaderboard.core.http.site_url import site_address
 from leaderboard.core.storage.runs import gzipped_run
 from leaderboard.core.text.dates import format_day
 from leaderboard.core.text.numbers import parse_number
-from leaderboard.models import Challenge, Run, System
+from leaderboard.models import Challenge, Evaluation, System
 from leaderboard.systems import anonymity as embargo
 from leaderboard.systems import challenges, records
 from submissions.accounts import permissions, throttling
@@ -87,16 +87,16 @@ def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase
     Raises Http404 if the run does not exist or the visitor has no access.
     """
     submission = _find_submission(request, identifier)
-    job_key = (dataset, request.GET.get("seed", ""))
     jobs = permissions.downloadable_runs(request.user, submission)
-    job = next((job for job in jobs if (job.dataset.slug, job.seed) == job_key), None)
+    job = next((job for job in jobs if (job.dataset.slug, job.seed) == (dataset, request.GET.get("seed", ""))), None)
     if job is None:
         raise Http404("This run does not exist, or you have no access to it.")
-    runs = Run.objects.values_list("sha256", "evaluations__measures")
-    sha256, measures = runs.get(evaluations=permissions.get_evaluation_key(job))
-    # On upload, the first part of the name identifies the dataset and the second the seed. Only answer runs have CiteP.
+    evaluations = Evaluation.objects.select_related("run").only("measures", "run__sha256")
+    evaluation = get_object_or_404(evaluations, pk=permissions.get_evaluation_key(job))
+    sha256, ending = evaluation.run.sha256, "jsonl" if evaluation.is_answer_run else "run"
+    # On upload, the first part of the name identifies the dataset and the second the seed.
     seed = f"{slugify(job.seed) or job.pk}." if job.seed else ""
-    name = f"{dataset}.{seed}{submission.system.slug}.{submission.pk}.{'jsonl' if 'CiteP' in measures else 'run'}.gz"
+    name = f"{dataset}.{seed}{submission.system.slug}.{submission.pk}.{ending}.gz"
 
     def send() -> HttpResponseBase:
         # The run is stored in another form, so a proxy cannot send the file.

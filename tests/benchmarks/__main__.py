@@ -1,7 +1,7 @@
 """Every benchmark, one after the other, each writing its tables into docs/measurements/speed.md: `make benchmark`.
 
-All are run, whatever one says; then each missed bound is named, and each script that failed, and the status is 1. The
-table of docs/benchmarks.md is written from theirs at the end.
+All scripts run even if one fails. Missed bounds and failed scripts are listed, and the exit status is 1. Finally, the
+table of docs/benchmarks.md is generated.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ MADE = "`make it` · commit {} · 2026-11-30 · A processor, 2 cores · load 0.1
 
 
 def measurements(bm25: str = "abc", gpu: str = "abc") -> str:
-    """A page with the places of all results, of which only BM25's and a GPU's have figures."""
+    """Return a page with the places of all results, of which only BM25's and a GPU's have figures."""
     cells = table(["", "BM25", "bm25s", "bound"], [["search, CPU s, median of 10", "1,500.00", "1,000.00", "≤ 2"]])
     texts = {result.program: "*Not run in full yet.*" for result in RESULTS}
     texts["bm25"] = f"{MADE.format(bm25)}\n\n{cells}"
@@ -62,7 +62,7 @@ def test_a_release_needs_figures_of_its_own_code(monkeypatch: pytest.MonkeyPatch
 
 def test_the_page_has_the_table_of_the_measurements() -> None:
     def rows(page: str) -> list[str]:
-        """Rows that every machine writes; those of a GPU depend on the present code."""
+        """Return the rows that every machine writes; those of a GPU depend on the present code."""
         return [line for line in page.splitlines() if not line.startswith("| GPU:")]
 
     assert rows(write(PAGE.read_text(), MEASUREMENTS.read_text())) == rows(PAGE.read_text())

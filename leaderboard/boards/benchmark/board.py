@@ -105,7 +105,7 @@ class RankedBenchmark:
         if facts.all_counted > 1 and any(row.value(completeness_key) is not None for row in rows):
             board = replace(board, completeness_key=completeness_key)
         # Values that are not zero-shot have already been removed, cell by cell.
-        board = apply_view(board, replace(state, zero_shot=False), default_key, omitted_keys, are_copies=True)
+        board = apply_view(board, replace(state, zero_shot=False), default_key, omitted_keys, copies_rows=False)
         names = {position: name for position, (name, _) in self.baselines.items()}
         test_settings, test_notes = add_significance(board, facts, certainty, names)
         notes = [

@@ -1,6 +1,6 @@
 """Columns about a row's system on every board: type, origin, and declared properties."""
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django.utils.translation import gettext_noop as _
@@ -26,14 +26,8 @@ def _weights(line: Any) -> Value:
     return None if line.entry.open_weights is None else "open" if line.entry.open_weights else "closed"
 
 
-def _declared_number(name: str, unit: float) -> Callable[[Any], Value]:
-    """Return a function that reads a declared number from a line, in units of `unit`."""
-
-    def value(line: Any) -> Value:
-        number = getattr(line.entry, name)
-        return None if number is None else number / unit
-
-    return value
+def _in_units(value: float | None, unit: float) -> Value:
+    return None if value is None else value / unit
 
 
 ABOUT_SYSTEM = (
@@ -74,7 +68,7 @@ DECLARED_COLUMNS = tuple(
         "figure",
         unit=f"{number.unit}, declared",
         note=SELF_REPORTED,
-        cell=_declared_number(number.name, number.per),
+        cell=partial(lambda number, line: _in_units(getattr(line.entry, number.name), number.per), number),
     )
     for number in DECLARED_NUMBERS
     if number.key
@@ -87,7 +81,7 @@ SIZE = Column(
     "figure",
     unit="M",
     note=_("counted here, else self-reported; 0 for lexical systems"),
-    cell=lambda line: None if (number := line.parameters) is None else number / 1e6,
+    cell=lambda line: _in_units(line.parameters, 1e6),
 )
 #: Size of the model's files.
 FILE_SIZE = Column(
@@ -97,5 +91,5 @@ FILE_SIZE = Column(
     "figure",
     unit="MB",
     note=_("files of the checkpoint; 0 for lexical systems"),
-    cell=lambda line: None if (size := line.model_bytes) is None else size / 1e6,
+    cell=lambda line: _in_units(line.model_bytes, 1e6),
 )

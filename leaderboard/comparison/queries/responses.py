@@ -33,9 +33,8 @@ def shown_responses(entries: Iterable[Entry], query_id: str, labels: Labels) -> 
     responses = {}
     for entry in entries:
         evaluation = entry_evaluations(entry)[0]
-        # Answer runs, and no other runs, have a score by CiteP.
         response = None
-        if "CiteP" in evaluation.measures:
+        if evaluation.is_answer_run:
             with suppress(FileNotFoundError):  # A missing run must not prevent the page from being shown.
                 response = find_response(run_path(evaluation.run.sha256), query_id)
         if response is not None:

@@ -119,15 +119,16 @@ def _preview_import(dataset: Dataset, file: Path, is_blind: bool, checks: dict[s
 
 def _summary(counts: dict[str, Any]) -> str:
     """Return a sentence with the numbers of new, equal, and conflicting judgments, and their agreement."""
-    rows = counts.get("unlabeled", ())
-    unlabeled = [f"Answers without a label of {row['judge']}: {row['answers']:,}." for row in rows]
+    sentences = [
+        "Answers without a label of {judge}: {answers:,}.".format_map(row) for row in counts.get("unlabeled", ())
+    ]
     if "unknown_answers" in counts:
-        unlabeled.append(f"Labels without a matching answer: {counts['unknown_answers']:,}.")
+        sentences.append(f"Labels without a matching answer: {counts['unknown_answers']:,}.")
     if number := counts.get("changed_nuggets"):
-        unlabeled.append(f"Queries with other texts of nuggets: {number:,}. Labels of the texts not used are dropped.")
+        sentences.append(f"Queries with changed nugget texts: {number:,}. Labels of the unused texts are dropped.")
     return (
         f"{counts['new']:,} new, {counts['same']:,} the same, {format_count(counts['conflicts'], 'conflict')} "
         f"({counts['raised']:,} higher, {counts['lowered']:,} lower); "
         f"{format_count(counts['queries'], 'query', 'queries')}, {counts['new_queries']:,} of them not judged before."
-        + "".join(f" {sentence}" for sentence in [*map(agreement_sentence, counts.get("agreement", ())), *unlabeled])
+        + "".join(f" {sentence}" for sentence in [*map(agreement_sentence, counts.get("agreement", ())), *sentences])
     )

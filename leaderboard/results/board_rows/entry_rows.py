@@ -122,7 +122,7 @@ class EntryRow(NamedTuple):
         return self.visibility == Entry.Visibility.PUBLIC
 
 
-#: Sort key of entries, which no two of them share.
+#: Unique sort key of entries: publication time, then id.
 publication_order = attrgetter("published", "pk")
 #: Values that stored rows omit.
 DEFAULTS: Mapping[str, Any] = EntryRow._field_defaults

@@ -176,13 +176,13 @@ def update_shown(dataset: Dataset) -> set[int]:
 def _best_entries(entries: Sequence[Entry], measure: str) -> set[int]:
     """Return the ids of the best entries per round and comparison group, within the limits of teams and submitters.
 
-    References only use what other entries leave of the limits.
+    References count against the limits after all other entries.
     """
     limits = dict(Round.objects.filter(entries__in=entries).values_list("pk", "visible_per_team"))
     counts: Counter[tuple[Any, ...]] = Counter()
     best_ids: set[int] = set()
-    ranked = sorted(entries, key=lambda candidate: candidate.scores.get(measure, float("-inf")), reverse=True)
-    for entry in sorted(ranked, key=lambda candidate: candidate.run_type in REFERENCE_TYPES):
+    worst = float("-inf")
+    for entry in sorted(entries, key=lambda each: (each.run_type in REFERENCE_TYPES, -each.scores.get(measure, worst))):
         board = (entry.round_id, entry.comparison_group)
         limited_keys: list[tuple[Any, ...]] = [("team", entry.system.team_id, *board)]
         if entry.submitter_id is not None:

@@ -26,7 +26,7 @@ from django.db.models import IntegerField, JSONField, Q, TextField
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Cast, Coalesce
 
-from evaluation.measures.registry import SPANNING
+from evaluation.measures.registry import QUERY_SPANNING_MEASURES
 from evaluation.statistics.gap import Interval, compute_gap, published_interval
 from evaluation.statistics.randomisation import TEST
 from leaderboard.core.cache.memory import LONG_LIFETIME
@@ -489,7 +489,7 @@ def compared_boards(datasets: Collection[int]) -> dict[int, ComparedBoard]:
                 group,
                 [row["pk"] for row in members],
                 next((row["pk"] for row in reversed(members) if row["is_baseline"]), None),
-                [measure for measure in dataset.measures if measure not in SPANNING],
+                [measure for measure in dataset.measures if measure not in QUERY_SPANNING_MEASURES],
                 [row["pk"] for row in members if not can_be_best(row["system__closed_api"], row["run_type"])],
             )
     return boards

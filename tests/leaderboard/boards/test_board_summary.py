@@ -31,7 +31,9 @@ from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
 UNTESTED = "Not separable from the best: not testable: the source gives no per-query scores."
-UNMEASURED = "Judgments: public; scores copied from Lovelace and Hopper 2020, not recomputed here. Cost: not reported."
+UNMEASURED = (
+    "Judgments: public; the scores are copied from Lovelace and Hopper 2020 and not recomputed. Cost: not reported."
+)
 ORIGIN = "Judgments: {judgments}."
 UPLOADED = f"{ORIGIN} Cost: not timed (uploaded run)."
 WITHHELD = "Unjudged documents: not reported, because the judgments are hidden."
