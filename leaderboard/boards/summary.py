@@ -225,7 +225,7 @@ class _Leader:
                 return origin
             score = format_value(_number(reported, self.key), 3)
             facts = {"origin": origin, "name": _name(reported, self.names), "score": score}
-            return _("%(origin)s; %(name)s reported at %(score)s") % facts
+            return _("%(origin)s; best reported, not tested: %(name)s, %(score)s") % facts
         origin = ranking_source(self.best) if self._has_other_rankings else str(self.best.value("by"))
         if reported is not None:
             facts = {"name": _name(reported, self.names), "score": format_value(_number(reported, self.key), 3)}
@@ -382,8 +382,11 @@ class _Leader:
         names = [mark if row.entry.is_baseline else _name(row, self.names) for row in tied]
         name_count = max(1, sum(length <= MAX_NAMES_LENGTH for length in accumulate(map(len, names))))
         remainder = len(names) - name_count
-        if len(tied) == len(self.rows) - 1 and len(tied) > 1:
+        separable = [row for row in self.rows[1:] if row not in tied]
+        if not separable and len(tied) > 1:
             systems = _("all %(others)d others") % {"others": len(tied)}
+        elif remainder and len(separable) == 1:
+            systems = _("all others except %(name)s") % {"name": _name(separable[0], self.names)}
         elif remainder and list(tied) == self.rows[1 : len(tied) + 1]:
             systems = _("ranks 2 to %(last)d") % {"last": len(tied) + 1}
         else:

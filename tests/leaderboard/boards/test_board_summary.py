@@ -215,7 +215,13 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     "more ties than can be named": (
         lambda: tested(BM25=0.4, **{f"{LONG[:24]} {n}": 0.6 + n / 1000 for n in range(5)}),
         f"Best: {LONG[:24]} 4, nDCG@10 0.604. {LEAD.format(51.0, '204', HOLM.format('< 0.001', 5))} "
-        f"Not separable from the best: ranks 2 to 5 (all 15 pairs tested). {UPLOADED}",
+        f"Not separable from the best: all others except BM25 (all 15 pairs tested). {UPLOADED}",
+        {"tied": [f"{LONG[:24]} {n}" for n in (3, 2, 1, 0)]},
+    ),
+    "consecutive ranks": (
+        lambda: tested(BM25=0.4, Last=0.3, **{f"{LONG[:24]} {n}": 0.6 + n / 1000 for n in range(5)}),
+        f"Best: {LONG[:24]} 4, nDCG@10 0.604. {LEAD.format(51.0, '204', HOLM.format('< 0.001', 6))} "
+        f"Not separable from the best: ranks 2 to 5 (all 21 pairs tested). {UPLOADED}",
         {"tied": [f"{LONG[:24]} {n}" for n in (3, 2, 1, 0)]},
     ),
     "cheapest is the best": (
@@ -272,7 +278,7 @@ def test_page_exports_and_api_say_the_same_of_each_board(client: Client, case: s
     assert text in re.sub(r"\\([<*\[\]])", r"\1", written)
 
 
-@pytest.mark.parametrize(("reported", "note"), [(0.9, "; printed reported at 0.900"), (0.3, "")])
+@pytest.mark.parametrize(("reported", "note"), [(0.9, "; best reported, not tested: printed, 0.900"), (0.3, "")])
 def test_a_better_reported_score_is_named_beside_the_best(client: Client, reported: float, note: str) -> None:
     dataset = untested(BM25=(0.4, None), First=(0.5, None))
     report(dataset, make_source("paper"), "printed", ndcg=reported)
