@@ -480,8 +480,8 @@ def measure_column(measure: str, group: str = EFFECTIVENESS, note: str = "", *, 
         return value
 
     label, _separator, judge = measure.removesuffix("')").partition("(judge='")
-    unit = _("judged by %(judge)s") % {"judge": judge} if judge else ""
-    return Column(measure, label, group, "score", better(measure), unit, note, cells=cells)
+    label += f" ({judge})" if judge else ""
+    return Column(measure, label, group, "score", better(measure), note=note, cells=cells)
 
 
 _JUDGED_MEASURE_NOTES = {

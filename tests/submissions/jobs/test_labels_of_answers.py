@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -122,6 +123,11 @@ def test_labels_score_runs_whose_answers_are_all_labeled(
     page = one_line(client.get(f"/datasets/{SLUG}/").content.decode())
     assert "Answers labeled by Ana (person, 7 labels)." in page
     assert "Correct(judge=&#x27;Ana&#x27;)" in page
+    page = client.get(
+        f"/datasets/{SLUG}/", {f"min-{CORRECT_BY_ANA}": "0.5", "columns": "other-measures"}
+    ).content.decode()
+    assert page.count("Correct (Ana)") >= 5, "a head, a sort order, a range, a column to show, and a filter"
+    assert not re.search(r">\s*Correct\s*<", page)
     for address in (f"/datasets/{SLUG}/", f"/api/v1/datasets/{SLUG}/board/", f"/datasets/{SLUG}/board.csv"):
         for parameter in ("sort", "measure"):
             answer = client.get(address, {parameter: CORRECT_BY_ANA})
