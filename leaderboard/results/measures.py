@@ -14,6 +14,7 @@ from leaderboard.models import Dataset, Evaluation
 from leaderboard.results.board_rows.revisions import lock_boards
 from leaderboard.results.protection import MAX_MEASURES
 from leaderboard.results.publishing.publication import refresh_scores
+from leaderboard.results.values import showable_means
 
 #: Default secondary measures of datasets with hidden judgments.
 _HIDDEN_EXTRAS = ("R@100", "R@1000")
@@ -62,10 +63,11 @@ def set_measures(dataset: Dataset, primary: str, secondary: Sequence[str]) -> li
 
 def describe_shown(dataset: Dataset, measures: Sequence[str]) -> str:
     """Return a notice with the board's measures, and with those that no result on the current qrels has."""
-    evaluations = Evaluation.objects.filter(qrels=dataset.current_qrels_id)
-    missing_measures = [name for name in measures if not evaluations.filter(means__has_key=name).exists()]
+    evaluations = Evaluation.objects.filter(qrels=dataset.current_qrels_id).defer("values")
+    available_measures = set[str]().union(*(showable_means(evaluation, dataset) for evaluation in evaluations))
+    missing_measures = [name for name in measures if name not in available_measures]
     notice = f"{dataset} now shows {', '.join(measures)}."
-    if not missing_measures or not evaluations.exists():
+    if not missing_measures or not evaluations:
         return notice
     names = " and ".join(missing_measures)
     return f"{notice} No result has {names} yet. Only runs that are scored from now on will have them."

@@ -281,22 +281,14 @@ def evaluate_parts(evaluation: Evaluation) -> None:
     if EvaluationPart.objects.filter(evaluation=evaluation).count() == len(Part):
         return
     public_mask = public_queries(evaluation.qrels)
-    public_means, private_means = judged_parts.part_means(
-        per_query_values(evaluation), evaluation.measures, public_mask
-    )
-    count = int(np.count_nonzero(public_mask))
-    EvaluationPart.objects.bulk_create(
-        [
-            EvaluationPart(evaluation=evaluation, part=Part.PUBLIC, means=public_means, judged_queries=count),
-            EvaluationPart(
-                evaluation=evaluation,
-                part=Part.PRIVATE,
-                means=private_means,
-                judged_queries=len(public_mask) - count,
-            ),
-        ],
-        ignore_conflicts=True,
-    )
+    all_means = judged_parts.part_means(per_query_values(evaluation), evaluation.measures, public_mask)
+    counts = np.count_nonzero(public_mask), np.count_nonzero(~public_mask)
+    # Means over all responses have no per-query values, and are the same for both parts.
+    parts = [
+        EvaluationPart(evaluation=evaluation, part=part, means={**evaluation.means, **means}, judged_queries=int(size))
+        for part, means, size in zip((Part.PUBLIC, Part.PRIVATE), all_means, counts, strict=True)
+    ]
+    EvaluationPart.objects.bulk_create(parts, ignore_conflicts=True)
 
 
 def part_means(evaluation: Evaluation, part: EvaluationPart.Part) -> dict[str, float]:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import Q
 
+from evaluation.judgements.responses import STATED_FIGURES
 from evaluation.measures.registry import upper_bound_name
 from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, System
 from leaderboard.results.mteb import ORIGINALS, collection_key
@@ -102,11 +103,25 @@ def published_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, floa
     include judgment coverage and the upper bound. Whether the Ladder holds the result is not checked here.
     """
     policy = get_policy(dataset)
-    means = part_means(evaluation, EvaluationPart.Part.PUBLIC) if policy.competition else evaluation.means
+    means = showable_means(evaluation, dataset, EvaluationPart.Part.PUBLIC if policy.competition else None)
     scores = _publish_means(means, dataset, policy.published_measures, policy.steps)
     if dataset.hidden:
         return scores
     return scores | judged_shares(evaluation) | _publish_means(means, dataset, upper_bound_measures(dataset), {})
+
+
+def showable_means(
+    evaluation: Evaluation, dataset: Dataset, part: EvaluationPart.Part | None = None
+) -> dict[str, float]:
+    """Return the unrounded means, over all judged queries or a part, of the measures that the dataset may show.
+
+    With hidden judgments, figures that responses state are means over all responses and have no per-query values,
+    because means over the judged queries, which earlier versions stored, would reveal these queries. With open
+    judgments, tests need per-query values, which results from before the opening lack.
+    """
+    means = evaluation.means if part is None else part_means(evaluation, part)
+    unsuitable_names = {name for name in STATED_FIGURES if (name in evaluation.measures) == dataset.hidden}
+    return {name: mean for name, mean in means.items() if name not in unsuitable_names}
 
 
 def published_private_scores(evaluations: Sequence[Evaluation], dataset: Dataset) -> dict[str, float]:
@@ -116,7 +131,7 @@ def published_private_scores(evaluations: Sequence[Evaluation], dataset: Dataset
     """
     if not get_policy(dataset).competition:
         return {}
-    private_means = [part_means(evaluation, EvaluationPart.Part.PRIVATE) for evaluation in evaluations]
+    private_means = [showable_means(evaluation, dataset, EvaluationPart.Part.PRIVATE) for evaluation in evaluations]
     scores = [_publish_means(means, dataset, dataset.measures, {}) for means in private_means]
     return scores[0] if len(scores) == 1 else _seed_means(scores, dataset, {})
 

@@ -14,6 +14,7 @@ from django.db import transaction
 
 from evaluation.archives.compression import FileLimits
 from evaluation.core.problems import EndlessPattern, InvalidRun, format_count
+from evaluation.judgements.responses import STATED_FIGURES
 from evaluation.measures.registry import DEFAULT_MEASURES, RESPONSE_MEASURES, SPEC_VERSION
 from evaluation.runs.answer_runs import read_answer_run
 from evaluation.runs.forms import trec_text
@@ -445,14 +446,19 @@ def record_result(job: Job, system: System, result: ScoredResult, qrels: Qrels) 
 
 
 def record_scored_run(run: Run, qrels: Qrels, scored_run: ScoredRun) -> Evaluation:
-    """Store a run's evaluation, unrounded. In a competition, also store its scores on both parts."""
+    """Store a run's evaluation, unrounded. In a competition, also store its scores on both parts.
+
+    With hidden judgments, stated figures are means over all responses, and are stored without per-query values.
+    """
+    omitted = STATED_FIGURES if qrels.version.dataset.hidden else ()
+    columns = {item.name: column for column, item in enumerate(scored_run.measures) if item.name not in omitted}
     evaluation = record_evaluation(
         run=run,
         qrels=qrels,
         specification=SPEC_VERSION,
-        measures=[measure.name for measure in scored_run.measures],
+        measures=list(columns),
         means=scored_run.means,
-        per_query=scored_run.per_query,
+        per_query=scored_run.per_query[:, list(columns.values())],
         missing_queries=scored_run.missing_queries,
     )
     if get_policy(qrels.version.dataset).competition:

@@ -20,7 +20,7 @@ from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.judgements.rescoring.switch import switch_board
 from leaderboard.models import Benchmark, Dataset, Entry, Rescore, Run
-from leaderboard.results.measures import RefusedMeasures, set_measures
+from leaderboard.results.measures import RefusedMeasures, describe_shown, set_measures
 from leaderboard.results.publishing.protection import request_change
 from leaderboard.results.publishing.publication import publish_due
 from leaderboard.results.publishing.visibility import name_baseline
@@ -194,8 +194,10 @@ def test_a_competition_of_answers_waits_for_a_baseline_with_answers(tmp_path: Pa
         request_change(dataset, competition=True, share=0.5, although_told=True)
     create_requested_jobs()
     work()
-    agent = Entry.objects.get(submission_reference=submit(api, answer_run(), system="Agent")["id"])
+    agent = Entry.objects.get(submission_reference=submit(api, answer_run(cost=0.02), system="Agent")["id"])
     assert agent.visibility == Entry.Visibility.HELD
+    assert agent.evaluation is not None
+    assert [part.means["Cost"] for part in agent.evaluation.parts.all()] == pytest.approx([0.02, 0.02])
     call_command("name_baseline", str(floor.pk), by=floor.submitter.email, why="a floor")
     assert publish_due() == 1
     agent.refresh_from_db()
@@ -217,6 +219,23 @@ def test_stated_costs_are_published_with_hidden_answers(tmp_path: Path, api: Api
     assert "Published: EM, SearchCalls and Cost, rounded to 3 decimals." in page
     row = next(row for row in client.get(f"/datasets/{SLUG}/board.json").json()["rows"] if not row["baseline"])
     assert {name: row["values"][name] for name in scores} == scores
+
+
+def test_stated_costs_are_shown_only_as_the_judgments_of_the_board_require(
+    tmp_path: Path, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = import_capitals(tmp_path, hidden=True, measures=("Cost",)).dataset
+    assert dataset is not None
+    with monkeypatch.context() as earlier:  # Earlier code stored values of judged queries.
+        earlier.setattr("submissions.jobs.kinds.score.STATED_FIGURES", {})
+        submit(api, answer_run(cost=0.02), system="Old")
+    assert "No result has Cost yet." in describe_shown(dataset, ["EM", "Cost"])
+    submit(api, answer_run({"q0": {"answer": "?"}}, cost=0.03), system="New")
+    assert "No result has" not in describe_shown(dataset, ["EM", "Cost"])
+    rows = Entry.objects.filter(is_baseline=False).order_by("pk")
+    assert [row.scores.get("Cost") for row in rows] == [None, 0.03], "means over judged queries would reveal these"
+    import_dataset(tmp_path, ImportOptions(slug=SLUG, primary="EM", measures=("Cost",), hidden=False))
+    assert [row.scores.get("Cost") for row in rows.all()] == [0.02, None], "tests need values by query"
 
 
 def test_probes_of_hidden_answers_are_flagged(tmp_path: Path, api: Api) -> None:
