@@ -142,6 +142,10 @@ def test_labels_score_runs_whose_answers_are_all_labeled(
     assert [row.labels_sha256 != "" for row in Qrels.objects.order_by("number")] == [False, True, True]
     assert len({row.sha256 for row in Qrels.objects.all()}) == 1
     assert Evaluation.objects.filter(run__system__name="First").count() == 3
+    for row in api.get("submissions/").body["results"]:
+        address = f"/submissions/{row['id']}/runs/{SLUG}/"
+        assert row["jobs"][0]["run_url"].endswith(address)
+        assert client.get(address, headers=api.headers).status_code == 200
 
 
 def test_comparisons_of_a_rescore_do_not_rank_references(tmp_path: Path, api: Api, judge: Client) -> None:
