@@ -216,28 +216,28 @@ class Client(Connection):
         """Download the runs of a submission into a folder, compressed with gzip, and return their paths.
 
         These are runs of your team, and others that the site offers. Raises Refused if there are none, and
-        FileExistsError for an existing file with different content, unless `replace` is set.
+        FileExistsError, before any download, for existing files with different content, unless `replace` is set.
         """
         addresses = [urlsplit(job["run_url"]) for job in self.status(identifier)["jobs"] if job["run_url"]]
         if not addresses:
             message = f"{identifier} has no run that you may download. Runs are available once they are scored."
             raise Refused(404, "not_found", message, [])
         folder.mkdir(parents=True, exist_ok=True)
-        paths = []
+        targets = []
         for address in addresses:
-            answer = self.request("GET", urljoin(self.url, f"/{address.path.lstrip('/')}?{address.query}"))
-            name = answer.headers.get("Content-Disposition", "").partition('filename="')[2].rstrip('"')
+            url = urljoin(self.url, f"/{address.path.lstrip('/')}?{address.query}")
+            with self.request("HEAD", url) as answer:
+                headers = answer.headers
+            name = headers.get("Content-Disposition", "").partition('filename="')[2].rstrip('"')
             require_plain_name(name, self.url)
-            paths.append(folder / name)
-            sha256 = answer.headers.get("ETag", "").removeprefix("W/").strip('"')
-            has_run = partial(_has_content, sha256=sha256, open_file=gzip.open)
-            if has_run(paths[-1]):
-                answer.close()
-            else:
-                if not replace:
-                    _require_absence(paths[-1:])
-                self._save(answer, paths[-1], None, has_run)
-        return paths
+            sha256 = headers.get("ETag", "").removeprefix("W/").strip('"')
+            targets.append((url, folder / name, partial(_has_content, sha256=sha256, open_file=gzip.open)))
+        downloads = [(url, path, has_run) for url, path, has_run in targets if not has_run(path)]
+        if not replace:
+            _require_absence([path for _, path, _ in downloads])
+        for url, path, has_run in downloads:
+            self._save(self.request("GET", url), path, None, has_run)
+        return [path for _, path, _ in targets]
 
     def _send(self, form: type[T], path: str, fields: Mapping[str, Any], kind: str, files: Sequence[Path]) -> T:
         """Send a multipart form of fields and files, and return the response as a `form` of `runboard.answers`.

@@ -177,6 +177,23 @@ def test_runs_are_downloaded_by_whom_the_site_offers_them(client: Client, small:
     assert gzip.decompress(path.read_bytes()).decode() == RUN
 
 
+def test_runs_are_downloaded_only_if_no_file_is_in_the_way(client: Client, small: Dataset, run: Path) -> None:
+    second = run.with_name("second.run")
+    second.write_text(RUN.replace(" d7 7 2 ", " d8 7 2 "))
+    fields = {"system": "Mine", "architecture": "dense", "training_datasets": "none", "seed": "0.1,01"}
+    identifier, folder = client.submit(["small"], [run, second], **fields)["id"], run.parent / "runs"
+    work()
+    paths = client.download_runs(identifier, folder)
+    assert len({path.name for path in paths}) == 2
+    paths[0].unlink()
+    paths[1].write_bytes(b"notes")
+    with pytest.raises(FileExistsError, match="different content"):
+        client.download_runs(identifier, folder)
+    assert list(folder.iterdir()) == paths[1:]
+    assert client.download_runs(identifier, folder, replace=True) == paths
+    assert {gzip.decompress(path.read_bytes()).decode() for path in paths} == {RUN, second.read_text()}
+
+
 def test_the_columns_of_a_frame_are_keys_and_numbers(client: Client, small: Dataset, run: Path) -> None:
     before = client.board("small")
     client.submit(["small"], [run], system="Mine", architecture="dense", training_datasets="none")
