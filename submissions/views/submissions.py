@@ -95,7 +95,8 @@ def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase
     evaluation = get_object_or_404(evaluations, pk=permissions.get_evaluation_key(job))
     sha256, ending = evaluation.run.sha256, "jsonl" if evaluation.is_answer_run else "run"
     # On upload, the first part of the name identifies the dataset and the second the seed.
-    seed = f"{slugify(job.seed) or job.pk}." if job.seed else ""
+    slug, slugs = slugify(job.seed), [slugify(each.seed) for each in jobs if each.dataset_id == job.dataset_id]
+    seed = f"{slug if slug and slugs.count(slug) == 1 else f'{slug}-{job.pk}'.lstrip('-')}." if job.seed else ""
     name = f"{dataset}.{seed}{submission.system.slug}.{submission.pk}.{ending}.gz"
 
     def send() -> HttpResponseBase:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -250,6 +251,15 @@ def test_each_seeds_run_can_be_downloaded(demo: Dataset, api: Api, signed_in: Cl
     assert texts[0] != texts[1]
     assert "demo.a-b.my-system." in signed_in.get(jobs[0]["run_url"])["Content-Disposition"]
     assert signed_in.get(f"/submissions/{answer['id']}/runs/demo/").status_code == 404
+
+
+def test_runs_of_similar_seeds_have_different_names(demo: Dataset, api: Api, signed_in: Client) -> None:
+    answer = api.submit(file=seeds(0, 1, 2), seed="0.1,01,2").body
+    work()
+    jobs = api.get(f"submissions/{answer['id']}/").body["jobs"]
+    names = [signed_in.get(job["run_url"])["Content-Disposition"].partition("demo.")[2].split(".")[0] for job in jobs]
+    assert re.fullmatch(r"01-\d+ 01-\d+ 2", " ".join(names))
+    assert len(set(names)) == 3
 
 
 def test_a_set_is_withdrawn_and_shown_as_one(demo: Dataset, api: Api) -> None:
