@@ -40,10 +40,10 @@ Visibility = Entry.Visibility
 MAX_SHOWN_RESULTS = 1
 
 
-def is_significant(
-    dataset: Dataset, evaluations: Sequence[Evaluation], score: float | None, submitter: User | None
-) -> bool:
+def is_significant(dataset: Dataset, evaluations: Sequence[Evaluation], score: float | None, entry: Entry) -> bool:
     """Return whether the Ladder publishes a team's new result, that is, whether it improves on the known ones.
+
+    A reference must improve on all known results, and any other result on those that are not references.
 
     Always true with open judgments, without a score, for the site's own results, and outside of competitions for teams
     that are not new. A first result is published, but in a competition it must improve on the public baseline, as
@@ -51,29 +51,36 @@ def is_significant(
     `evaluations` is one evaluation or those of a seed set; `score` is the published value of the primary measure. In a
     competition this reads private storage.
     """
-    team, policy = evaluations[0].run.system.team, protection.get_policy(dataset)
+    team, submitter, policy = evaluations[0].run.system.team, entry.submitter, protection.get_policy(dataset)
     if not policy.hidden or score is None or (team is None and submitter is None):
         return True
-    if not policy.competition and (team is None or not protection.is_new_team(team)):
+    is_new = team is not None and protection.is_new_team(team)
+    if not policy.competition and not is_new:
         return True
     # Exclude the existing entry of these evaluations, which is decided again.
     own_entries = Q(evaluation__in=evaluations) | Q(seeds__evaluation__in=evaluations)
     results = _known_results(dataset, team, submitter).exclude(pk__in=Entry.objects.filter(own_entries).values("pk"))
-    known_values = _published_values(dataset, results.exclude(visibility=Visibility.HELD), evaluations)
-    is_young = bool(known_values) and team is not None and protection.is_new_team(team)
+    published_results = results.exclude(visibility=Visibility.HELD)
+    # After any first result, a reference too, new teams need a larger gain.
+    is_young = is_new and bool(_published_values(dataset, published_results, evaluations))
+    known_values = _published_values(dataset, _comparable(published_results, entry), evaluations)
     if policy.competition or is_young:
         known_values += _published_values(dataset, _public_baseline(dataset, evaluations[0]), evaluations)
     if not known_values:
         return not policy.competition
     best_score, best_evaluations = max(known_values, key=lambda scored_result: scored_result[0])
     query_mask = protection.public_queries(evaluations[0].qrels) if policy.competition else slice(None)
-    measure = dataset.primary_measure
     by_query = [
-        values[query_mask, measures.index(measure)]
+        values[query_mask, measures.index(dataset.primary_measure)]
         for measures, values in map(mean_values, (evaluations, best_evaluations))
     ]
     error = paired_standard_error(*by_query)
     return is_improvement(score, best_score, error, tries=results.count(), is_young=is_young)
+
+
+def _comparable(results: QuerySet[Entry], entry: Entry) -> QuerySet[Entry]:
+    """Exclude references unless the entry is one, because they would keep a team's other results from the board."""
+    return results if entry.run_type in REFERENCE_TYPES else results.exclude(run_type__in=REFERENCE_TYPES)
 
 
 def _known_results(dataset: Dataset, team: Team | None, submitter: User | None) -> QuerySet[Entry]:
@@ -131,7 +138,8 @@ def _published_values(
 def best_shown_result(entry: Entry) -> Entry | None:
     """Return the team's best disclosed result, by the primary measure, in a held entry's comparison group, or None.
 
-    Other teams of the same submitter do not count, because this team may not read their results.
+    References count only if the held entry is one. Other teams of the same submitter do not count, because this team
+    may not read their results.
     """
     disclosed_entries = Entry.objects.filter(
         dataset=entry.dataset_id,
@@ -142,7 +150,7 @@ def best_shown_result(entry: Entry) -> Entry | None:
     )
     measure = entry.dataset.primary_measure
     return max(
-        disclosed_entries.order_by("pk"),
+        _comparable(disclosed_entries, entry).order_by("pk"),
         key=lambda candidate: candidate.scores.get(measure, float("-inf")),
         default=None,
     )
@@ -195,7 +203,7 @@ def _best_entries(entries: Sequence[Entry], measure: str) -> set[int]:
 
 
 def decide_publication(
-    dataset: Dataset, evaluations: Sequence[Evaluation], scores: Mapping[str, float], submitter: User | None
+    dataset: Dataset, evaluations: Sequence[Evaluation], scores: Mapping[str, float], entry: Entry
 ) -> tuple[bool, datetime | None]:
     """Return whether a new result is published now, and otherwise when it is due (None if it stays held).
 
@@ -207,7 +215,7 @@ def decide_publication(
         others_wait = _due_entries().filter(dataset=dataset).exists()
         if others_wait or not protection.daily_budget_left(dataset):
             return False, timezone.now()
-    if is_significant(dataset, evaluations, scores.get(dataset.primary_measure), submitter):
+    if is_significant(dataset, evaluations, scores.get(dataset.primary_measure), entry):
         return True, None
     return False, _due_when_held(dataset, evaluations)
 
@@ -256,7 +264,7 @@ def _publish_due_entries(dataset_id: int) -> int:
             continue
         evaluations = entry_evaluations(entry)
         score = score_result(evaluations, dataset).scores.get(dataset.primary_measure)
-        if not is_significant(dataset, evaluations, score, entry.submitter):
+        if not is_significant(dataset, evaluations, score, entry):
             if _due_when_held(dataset, evaluations) is None:  # Otherwise it keeps its due time.
                 Entry.objects.filter(pk=entry.pk).update(due_at=None)
             continue

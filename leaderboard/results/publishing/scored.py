@@ -102,7 +102,7 @@ def _save_scored(entry: Entry, dataset: Dataset, evaluations: Sequence[Evaluatio
     A held entry has no scores.
     """
     result = score_result(evaluations, dataset)
-    is_published, entry.due_at = decide_publication(dataset, evaluations, result.scores, entry.submitter)
+    is_published, entry.due_at = decide_publication(dataset, evaluations, result.scores, entry)
     entry.visibility = Entry.Visibility.PUBLIC if entry.public_wanted else Entry.Visibility.PRIVATE
     if not is_published:
         entry.visibility = Entry.Visibility.HELD

@@ -22,7 +22,7 @@ from leaderboard.judgements.rescoring.switch import switch_board
 from leaderboard.models import Benchmark, Dataset, Entry, Rescore, Run
 from leaderboard.results.measures import RefusedMeasures, describe_shown, set_measures
 from leaderboard.results.publishing.protection import request_change
-from leaderboard.results.publishing.publication import publish_due
+from leaderboard.results.publishing.publication import best_shown_result, publish_due
 from leaderboard.results.publishing.visibility import name_baseline
 from submissions.jobs.runner import drain_queue
 from submissions.models import Flag, Submission
@@ -185,15 +185,21 @@ def test_hidden_answers_are_scored_and_shown_nowhere(tmp_path: Path, api: Api, c
         assert not any(f">{answer}<" in page or f'"{answer}"' in page for answer in ("Paris", "Oslo", "Lima"))
 
 
-def test_a_competition_of_answers_waits_for_a_baseline_with_answers(tmp_path: Path, api: Api) -> None:
-    dataset = import_capitals(tmp_path, hidden=True).dataset
+def make_competition(folder: Path) -> Entry:
+    """Create a competition, and return the entry that becomes its baseline."""
+    dataset = import_capitals(folder, hidden=True).dataset
     assert dataset is not None
     submit(Api(make_user("Carol", is_superuser=True)), answer_run(answer="?"), system="Floor")
-    floor = Entry.objects.get(is_baseline=False)
     with acting(None, "a competition"):
         request_change(dataset, competition=True, share=0.5, although_told=True)
+    Dataset.objects.update(daily_quota=None, monthly_quota=None)
     create_requested_jobs()
     work()
+    return Entry.objects.get(is_baseline=False)
+
+
+def test_a_competition_of_answers_waits_for_a_baseline_with_answers(tmp_path: Path, api: Api) -> None:
+    floor = make_competition(tmp_path)
     agent = Entry.objects.get(submission_reference=submit(api, answer_run(cost=0.02), system="Agent")["id"])
     assert agent.visibility == Entry.Visibility.HELD
     assert agent.evaluation is not None
@@ -202,6 +208,27 @@ def test_a_competition_of_answers_waits_for_a_baseline_with_answers(tmp_path: Pa
     assert publish_due() == 1
     agent.refresh_from_db()
     assert agent.scores == {"EM": 1}
+
+
+def test_references_in_a_competition_hold_only_references(tmp_path: Path, api: Api) -> None:
+    """A reference does not prevent a result of its team, and is no second reading of an equal one."""
+    floor = make_competition(tmp_path)
+    call_command("name_baseline", str(floor.pk), by=floor.submitter.email, why="a floor")
+    wrong = {f"q{number}": {"answer": "?"} for number in range(6)}
+
+    def send(run: bytes, **fields: str) -> Entry:
+        entry = Entry.objects.get(submission_reference=submit(api, run, **fields)["id"])
+        assert not publish_due()
+        return entry
+
+    gold = send(answer_run(), system="Gold", run_type="gold")
+    assert gold.scores == {"EM": 1}
+    probe = send(answer_run(wrong), system="Probe")
+    assert (probe.visibility, best_shown_result(probe)) == (Entry.Visibility.HELD, None)
+    agent = send(answer_run({"q0": {"answer": "paris"}}), system="Agent")
+    assert (agent.visibility, agent.scores) == (Entry.Visibility.PUBLIC, {"EM": 1})
+    again = send(answer_run({"q1": {"answer": "berlin"}}), system="Again", run_type="closed")
+    assert (again.visibility, best_shown_result(again)) == (Entry.Visibility.HELD, gold)
 
 
 def test_other_measures_of_hidden_answers_are_published_in_coarse_steps(tmp_path: Path, api: Api) -> None:
