@@ -181,8 +181,8 @@ def write_labels(labels: Labels, target: Path) -> None:
 def merge_labels(old: Labels, new: Labels, policy: MergePolicy) -> Labels:
     """Return the labels, nuggets, and judges of both. `policy` decides between different fields of a key.
 
-    With `MergePolicy.HIGHEST`, a new label replaces an old one with a lower degree of correctness. A nugget whose text
-    differs has the old text, or with `MergePolicy.REPLACE` the new one. Labels of the other text are dropped.
+    With `MergePolicy.HIGHEST`, a new label replaces an old one with a lower degree of correctness. A query with changed
+    nuggets has the old ones, or with `MergePolicy.REPLACE` the new ones. Labels of the other nuggets are dropped.
     """
     old, new = ({key: dict(fields) for key, fields in labels.items()} for labels in (old, new))
     changed, outdated = changed_nuggets(old, new), old if policy == MergePolicy.REPLACE else new
@@ -200,12 +200,12 @@ def merge_labels(old: Labels, new: Labels, policy: MergePolicy) -> Labels:
 
 
 def changed_nuggets(old: Labels, new: Labels) -> set[str]:
-    """Return the ids of the queries that have a nugget with different texts."""
+    """Return the ids of the queries whose nuggets differ in their ids or texts."""
     old_texts, new_texts = (
-        {(key[1], row["id"]): row["text"] for key, fields in labels.items() if not key[0] for row in fields["nuggets"]}
+        {key[1]: {row["id"]: row["text"] for row in fields["nuggets"]} for key, fields in labels.items() if not key[0]}
         for labels in (old, new)
     )
-    return {key[0] for key, text in new_texts.items() if old_texts.get(key, text) != text}
+    return {query for query, texts in new_texts.items() if old_texts.get(query, texts) != texts}
 
 
 def compare_labels(old: Labels, new: Labels) -> dict[str, int]:

@@ -125,7 +125,7 @@ def _summary(counts: dict[str, Any]) -> str:
     if "unknown_answers" in counts:
         sentences.append(f"Labels without a matching answer: {counts['unknown_answers']:,}.")
     if number := counts.get("changed_nuggets"):
-        sentences.append(f"Queries with changed nugget texts: {number:,}. Labels of the unused texts are dropped.")
+        sentences.append(f"Queries with changed nuggets: {number:,}. Labels of the unused nuggets are dropped.")
     return (
         f"{counts['new']:,} new, {counts['same']:,} the same, {format_count(counts['conflicts'], 'conflict')} "
         f"({counts['raised']:,} higher, {counts['lowered']:,} lower); "

@@ -14,6 +14,8 @@ from evaluation.core.problems import InvalidContent
 from evaluation.judgements.labels import (
     LABEL_MEASURES,
     SUPPORT,
+    Labels,
+    changed_nuggets,
     label_measure,
     merge_labels,
     read_labels,
@@ -93,3 +95,32 @@ def test_an_unknown_query_or_judge_is_a_problem() -> None:
     known = {("Ana", "", ""): {"kind": "model", "model": "m"}}
     with pytest.raises(InvalidContent, match="another kind, model, or prompt"):
         read_labels(as_file([record]), known=known)
+
+
+def nugget_labels(answer: str, nuggets: dict[str, str]) -> Labels:
+    """Return labels of one query with these texts of nuggets, all supported by one answer."""
+    rows = [{"id": name, "text": text, "vital": True} for name, text in nuggets.items()]
+    label = {"judge": "Ana", "kind": "person", "query_id": "q1", "answer": answer, "correct": 1}
+    return read_labels(
+        as_file([{"query_id": "q1", "nuggets": rows}, {**label, "nuggets": dict.fromkeys(nuggets, "support")}])
+    )
+
+
+@pytest.mark.parametrize("policy", MergePolicy)
+@pytest.mark.parametrize("new_nuggets", [{"n1": "b"}, {"n1": "a", "n2": "b"}, {"n2": "a"}])
+def test_labels_follow_the_nuggets_of_their_side(policy: MergePolicy, new_nuggets: dict[str, str]) -> None:
+    old, new = nugget_labels("Paris", {"n1": "a"}), nugget_labels("Rome", new_nuggets)
+    assert changed_nuggets(old, new) == {"q1"}
+    merged, is_new = merge_labels(old, new, policy), policy == MergePolicy.REPLACE
+    expected = {"Paris": {"n1": "support"}} if not is_new else {"Rome": dict.fromkeys(new_nuggets, "support")}
+    labels = {answer: fields["nuggets"] for (_, _, answer), fields in merged.items() if answer and "nuggets" in fields}
+    assert labels == expected
+    assert all(merged["Ana", "q1", answer]["correct"] == 1 for answer in ("Paris", "Rome"))
+
+
+def test_the_same_label_keeps_the_nuggets_of_the_list() -> None:
+    old, new = nugget_labels("Paris", {"n1": "a"}), nugget_labels("Paris", {"n1": "a", "n2": "b"})
+    for policy in MergePolicy:
+        merged = merge_labels(old, new, policy)
+        assert score_labels(["q1"], {"q1": "Paris"}, merged)["VitalR(judge='Ana')"].tolist() == [1]
+    assert not changed_nuggets(old, nugget_labels("Rome", {"n1": "a"}))

@@ -266,7 +266,7 @@ def test_labels_of_nuggets_with_another_text_are_dropped(
 
     merge(judge, lines("is in France", "partial_support", "Ana"))
     page = merge(judge, lines("is in Texas", "support", "Ben"), policy)
-    assert "<dt>Queries with changed nugget texts</dt><dd>1<p" in page
+    assert "<dt>Queries with changed nuggets</dt><dd>1<p" in page
     judge_name, other_name = ("Ana", "Ben") if policy == "keep" else ("Ben", "Ana")
     assert means("First")[f"NuggetR(judge='{judge_name}')"] == pytest.approx((expected + 5) / 6)
     assert f"NuggetR(judge='{other_name}')" not in means("First")
