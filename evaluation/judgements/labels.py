@@ -44,8 +44,10 @@ _KEY = ("judge", "query_id", "answer")
 #: Fields of a judge. The first three identify the judge.
 _RECORD: dict[str, type] = {"kind": str, "model": str, "prompt": str, "date": str, "requests": int, "failures": int}
 _IDENTITY = ("kind", "model", "prompt")
-#: Translation of digits and lowercase Cyrillic and Greek letters to the Latin letters that they resemble.
-_LOOK_ALIKES = str.maketrans("01iаеорсухіјѕԁһԝвнмткαβεηικμνορτυχ", "ollaeopcyxljsdhwbhmtkabehlkmnoptyx")
+#: Translation of digits and lowercase letters to the basic Latin letters that they resemble.
+_LOOK_ALIKES = str.maketrans("01iıɑɡаеорсухіјѕԁһԝвнмткαβεηικμνορτυχ", "olllagaeopcyxljsdhwbhmtkabehlkmnoptyx")
+#: Pattern of the Unicode names of invisible letters (fillers), and of letters of two alphabets that look alike.
+_AMBIGUOUS = re.compile(r"FILLER|(LATIN|GREEK|CYRILLIC).*(?!\1)(LATIN|GREEK|CYRILLIC)")
 _PROBLEMS = {
     "label": ("{lines} not a label of an answer, a judge, or the nuggets of a query",
         'Write lines such as {"judge": "Ana", "kind": "person", "query_id": "q1", "answer": "Paris", "correct": 1}. '
@@ -57,6 +59,8 @@ _PROBLEMS = {
         "Give the judge another name, so that scores of different judges are not mixed."),
     "similar_judge": ("{lines} with a judge whose name looks like that of another judge: {similar}",
         "Write the name of the same judge in the same way, and give other judges clearly different names."),
+    "judge_letters": ("{lines} with a judge whose name has invisible letters, or letters of several alphabets",
+        "Write a name with letters of one alphabet, such as Latin."),
     "unknown_query": ("{lines} with a query that is not in the dataset", "Write query ids as in the queries file."),
     "correct": ("{lines} with a value of `correct` that is not a number from 0 to 1", "Write 0, 1, or a share."),
     "nuggets": (f"{{lines}} with unusable nuggets, or a label without one of {', '.join(SUPPORT)} for each of them",
@@ -102,6 +106,8 @@ def read_labels(path: Path | bytes, queries: Collection[str] | None = None, know
         elif known is not None and (similar_names := _similar_names(judge, judges)):
             problems.note("similar_judge", number)
             similar.update(similar_names)
+        elif known is not None and judge not in judges and _is_ambiguous(judge):
+            problems.note("judge_letters", number)
         elif judge:
             labels[judge, "", ""] = earlier = judges.setdefault(judge, {})
             if any(earlier.get(name) not in (None, stated[name]) for name in _IDENTITY if name in stated):
@@ -148,13 +154,25 @@ def _is_judge(name: str, stated: Mapping[str, Any]) -> bool:
 
 
 def _similar_names(name: str, judges: Collection[str]) -> list[str]:
-    """Return the other names that differ only in case, separators, and characters that look alike."""
+    """Return the other names that differ only in case, separators, and characters that look alike.
+
+    Separators between digits distinguish names: gpt-4.1 is not gpt-41.
+    """
 
     def skeleton(text: str) -> str:
-        letters = unicodedata.normalize("NFKC", text).casefold().translate(_LOOK_ALIKES)
-        return "".join(filter(str.isalnum, letters))
+        return re.sub(r"[\W_]", "", unicodedata.normalize("NFKC", text).casefold()).translate(_LOOK_ALIKES)
 
-    return [] if name in judges else [each for each in judges if skeleton(each) == skeleton(name)]
+    def is_similar(other: str) -> bool:
+        numbers, other_numbers = (re.findall(r"\d+", text) for text in (name, other))
+        is_regrouped = numbers != other_numbers and "".join(numbers) == "".join(other_numbers)
+        return skeleton(name) == skeleton(other) and not is_regrouped
+
+    return [] if name in judges else list(filter(is_similar, judges))
+
+
+def _is_ambiguous(name: str) -> bool:
+    letters = unicodedata.normalize("NFKC", name)
+    return bool(_AMBIGUOUS.search(" ".join(unicodedata.name(letter, "") for letter in letters)))
 
 
 def _nugget_ids(nuggets: Any) -> set[str]:

@@ -124,3 +124,23 @@ def test_the_same_label_keeps_the_nuggets_of_the_list() -> None:
         merged = merge_labels(old, new, policy)
         assert score_labels(["q1"], {"q1": "Paris"}, merged)["VitalR(judge='Ana')"].tolist() == [1]
     assert not changed_nuggets(old, nugget_labels("Rome", {"n1": "a"}))
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("A\u3164na", "judge_letters"), ("Ana\uffa0", "judge_letters"), ("\u0396oe", "judge_letters"),
+        ("Llama \u0417", "judge_letters"), ("\u0251na", "similar_judge"), ("gpt 4.1", "similar_judge"),
+        ("gpt-4.l", "similar_judge"), ("gpt-4-1", "similar_judge"), ("gpt-\uff14\uff11", "similar_judge"),
+        ("gpt-41", ""), ("gpt-4.11", ""),
+        ("\u0417\u043e\u044f 1", ""), ("\u00c5sa \u00d8", ""), ("\u5c71\u7530 A", ""), ("\U00017000", ""),
+    ],
+)  # fmt: skip
+def test_look_alike_names_of_new_judges_are_refused(name: str, code: str) -> None:
+    judges = as_file([{"judge": judge, "kind": "person"} for judge in ("Ana", "Zoe", "gpt-4.1", name)])
+    if code:
+        with pytest.raises(InvalidContent) as refused:
+            read_labels(judges, known={})
+        assert [(problem.code, problem.lines) for problem in refused.value.report.problems] == [(code, (4,))]
+    stored = read_labels(judges)
+    assert read_labels(judges, known=stored).keys() == stored.keys()

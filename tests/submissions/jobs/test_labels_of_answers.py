@@ -277,7 +277,7 @@ def test_judges_with_similar_names_are_refused(tmp_path: Path, api: Api, judge: 
     submit(api, answer_run(), "First")
     merge(judge, [*all_labels(), label("q0", "Paris", 1, "GPT-4o 1"), label("q0", "Paris", 1, "Anna")])
     for name, similar in (
-        ("ana", "Ana"), ("A na", "Ana"), ("\u0410\u043da", ""), ("\u0391na", "Ana"), ("An\u0430", "Ana"),
+        ("ana", "Ana"), ("A na", "Ana"), ("\u0410\u043d\u043d\u0430", ""), ("\u0391na", "Ana"), ("An\u0430", "Ana"),
         ("gpt4o-l", "GPT-4o 1"), ("\uff21na", "Ana"), ("Anna", ""), ("Anne", ""),
     ):  # fmt: skip
         answer = send(judge, [label("q1", "Berlin", 1, name)])
