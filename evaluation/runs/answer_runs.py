@@ -3,8 +3,8 @@
 Three forms are accepted. Runboard's own is documented in the user guide. TREC RAG's has sentences with citations that
 are positions in `references`, and `topic_id` or `metadata.narrative_id`. BrowseComp-Plus's has `result`,
 `retrieved_docids`, and `tool_call_counts`; its final text states `Exact Answer:` and `Confidence:` on lines of their
-own and cites documents in brackets. As in its evaluation, a text without a confidence has 100%, which is also the
-maximum. All regular expressions run in linear time, because texts are untrusted.
+own and cites documents in brackets. A text without a confidence has 100%, which is also the maximum, as in the
+evaluation of BrowseComp-Plus. All regular expressions run in linear time, because texts are untrusted.
 """
 
 import json
