@@ -22,7 +22,7 @@ from evaluation.judgements.forms import is_number
 from evaluation.judgements.responses import Response
 from evaluation.runs.header import BYTE_ORDER_MARK
 from evaluation.runs.json_runs import MAX_ENTRIES, MAX_OBJECTS, QUERY, find_key, parse_hit, parse_json
-from evaluation.runs.problems import EMPTY, HIGH_CONFIDENCE, UNRETRIEVED_CITATIONS
+from evaluation.runs.problems import CONFIDENCE_RANGE, EMPTY, UNRETRIEVED_CITATIONS
 
 MAX_ANSWER_CHARACTERS = 100_000
 MAX_CITATIONS = 1_000
@@ -38,7 +38,8 @@ _FIGURES = [each.name for each in fields(Response) if each.default is None]
 _FORMS = ((rb'"answer"\s*:\s*["\[n]',), (rb'"retrieved_docids"\s*:', rb'"result"\s*:'))
 #: Characters of keys and ids that JSON may escape needlessly.
 _ESCAPED = re.compile(rb"\\u00([2-7][0-9A-Fa-f])")
-_CONFIDENCE = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
+#: Number and percent sign. A hyphen after a letter or digit, as in “mid-80%”, is not a minus sign.
+_CONFIDENCE = re.compile(r"((?:(?<!\w)[-−])?\d+(?:\.\d+)?)\s*(%?)")
 _BRACKETS = re.compile(r"[\[【]([^\[\]【】]{1,400})[\]】]")
 _EXAMPLE = '{"query_id": "q1", "answer": "Paris", "citations": ["d7", "d2"]}'
 
@@ -291,13 +292,13 @@ def _read_final_text(
     names = [name for match in _BRACKETS.finditer(text) for name in re.split(r"[,;\s]+", match[1])]
     if any(name.isdecimal() and name not in retrieved for name in names):
         note(UNRETRIEVED_CITATIONS)
-    if text:
+    if text.strip():
         stated = _CONFIDENCE.search(_find_statement(text, "confidence"))
-        number, sign = (float(stated[1]), stated[2]) if stated else (100.0, "%")
+        number, sign = (float(stated[1].replace("−", "-")), stated[2]) if stated else (100.0, "%")
         share = number / 100 if sign or number > 1 else number
-        figures["confidence"] = min(share, 1.0)
-        if share > 1:
-            note(HIGH_CONFIDENCE)
+        figures["confidence"] = min(max(share, 0.0), 1.0)
+        if share != figures["confidence"]:
+            note(CONFIDENCE_RANGE)
     return _find_statement(text, "exact answer") or text, [name for name in names if name in retrieved], figures
 
 

@@ -152,9 +152,9 @@ UNRETRIEVED_CITATIONS = _FileProblem(
     message="{lines} with numbers in brackets that are not in `retrieved_docids`; they do not count as citations",
     severity="warning",
 )  # fmt: skip
-HIGH_CONFIDENCE = _FileProblem(
-    "high_confidence", "A confidence above 100%. It counts as 100%.", "State a confidence from 0% to 100%.",
-    "Confidence: 101%", message="{lines} with a confidence above 100%, which counts as 100%", severity="warning",
+CONFIDENCE_RANGE = _FileProblem(
+    "confidence_range", "A confidence outside 0–100%. It counts as 0% or 100%.", "State a confidence from 0% to 100%.",
+    "Confidence: 101%", message="{lines} with a confidence outside 0–100%, counted as 0% or 100%", severity="warning",
 )  # fmt: skip
 
 _LINE_ERRORS = (LINE_LENGTH, ENCODING, FIELDS, IDENTIFIER, SCORE, DUPLICATE)
@@ -371,7 +371,7 @@ class RunFacts:
     def _order_problems(self) -> Iterator[Problem]:
         """Yield warnings about depth, ranks, ties, tags, and final texts."""
         contents, depth = self.contents, self.maximum_depth
-        yield from map(self._problem, filter(contents.line_counts.get, (UNRETRIEVED_CITATIONS, HIGH_CONFIDENCE)))
+        yield from map(self._problem, filter(contents.line_counts.get, (UNRETRIEVED_CITATIONS, CONFIDENCE_RANGE)))
         if count := self.line_count(DEPTH).count:
             cut_lines = format_count(contents.cut_lines, "line")
             yield self._problem(DEPTH, queries=format_count(count, "query", "queries"), depth=depth, lines=cut_lines)

@@ -155,6 +155,13 @@ def test_an_answer_beside_a_result_has_its_own_citations(tmp_path: Path) -> None
         ("Exact Answer: Paris\nConfidence: 0.25", "Paris", 0.25),
         ("Exact Answer: Paris\nConfidence: 0.5%", "Paris", 0.005),
         ("Exact Answer: Paris\nConfidence: 101%", "Paris", 1.0),
+        ("Exact Answer: Paris\nConfidence: 1", "Paris", 1.0),
+        ("Exact Answer: Paris\nConfidence: 1%", "Paris", 0.01),
+        ("Exact Answer: Paris\nConfidence: -5%", "Paris", 0.0),
+        ("Exact Answer: Paris\nConfidence: −85", "Paris", 0.0),
+        ("Exact Answer: Paris\nConfidence: mid-80%", "Paris", 0.8),
+        ("Exact Answer: Paris\nConfidence: 80-85%", "Paris", 0.8),
+        (" \n\t", " \n\t", None),
         ("I know: Paris.\nConfidence: high", "I know: Paris.\nConfidence: high", 1.0),
         ("", "", None),
     ],
@@ -168,11 +175,11 @@ def test_statements_of_a_final_text(text: str, answer: str, confidence: float | 
 def test_odd_statements_of_trajectories_are_warnings_with_their_lines(tmp_path: Path) -> None:
     lines = trajectory("See [a, 41] and 【7】.\nConfidence: 900%") + GOOD
     lines += trajectory("See [a] and [note].\nConfidence: 100%", query_id="3")
-    lines += trajectory("See [7].\nConfidence: 101%", query_id="4")
+    lines += trajectory("See [7].\nConfidence: 101%", query_id="4") + trajectory("Confidence: -5%", query_id="5")
     report = check(tmp_path, lines)
     assert [(problem.severity, problem.code, problem.count, problem.lines) for problem in report.problems[1:]] == [
         ("warning", "unretrieved_citations", 2, (1, 4)),
-        ("warning", "high_confidence", 2, (1, 4)),
+        ("warning", "confidence_range", 3, (1, 4, 5)),
     ]
     run = read_answer_run(lines.encode(), FileLimits())
     assert [run.responses[query].citations for query in "134"] == [("a",), ("a",), ()]
