@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import pytest
 from django.db.migrations.loader import MigrationLoader
 from django.test import override_settings
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Lines as `sha256sum leaderboard/migrations/0*.py submissions/migrations/0*.py` prints them.
+#: Lines as `sha256sum leaderboard/migrations/[!_]*.py submissions/migrations/[!_]*.py` prints them.
 LANDED = ROOT / "tests" / "structure" / "migrations.sha256"
 
 
@@ -18,7 +19,7 @@ def test_no_landed_migration_was_edited() -> None:
     present = {
         str(path.relative_to(ROOT)): hashlib.sha256(path.read_bytes()).hexdigest()
         for app in ("leaderboard", "submissions")
-        for path in (ROOT / app / "migrations").glob("0*.py")
+        for path in (ROOT / app / "migrations").glob("[!_]*.py")
     }
     edited = sorted(path for path in landed if present.get(path) != landed[path])
     assert not edited, (
@@ -32,3 +33,12 @@ def test_each_app_has_one_last_migration() -> None:
     with override_settings(MIGRATION_MODULES={}):
         conflicts = MigrationLoader(None, ignore_no_migrations=True).detect_conflicts()
     assert not conflicts, f"let one of these depend on the other, and renumber it: {conflicts}"
+
+
+@pytest.mark.parametrize(("app", "number"), [("leaderboard", "0008"), ("submissions", "0006")])
+def test_migrations_of_texts_are_found_by_number(app: str, number: str) -> None:
+    with override_settings(MIGRATION_MODULES={}):
+        loader = MigrationLoader(None, ignore_no_migrations=True)
+    replaced = loader.get_migration_by_prefix(app, number)
+    migration = loader.disk_migrations[app, "reworded_texts_in_one_step"]
+    assert migration.replaces == [(app, replaced.name)]
