@@ -41,9 +41,10 @@ _COLUMNS = {
 
 
 @functools.cache
-def known_migrations() -> frozenset[MigrationKey]:
-    """Return the app and name of each migration in the code."""
-    return frozenset(MigrationLoader(None, ignore_no_migrations=True).disk_migrations)
+def known_migrations() -> dict[MigrationKey, frozenset[MigrationKey]]:
+    """Return the migrations that each migration in the code replaces, by app and name."""
+    migrations = MigrationLoader(None, ignore_no_migrations=True).disk_migrations
+    return {key: frozenset(migration.replaces) for key, migration in migrations.items()}
 
 
 @functools.cache
@@ -53,8 +54,12 @@ def _recorder() -> MigrationRecorder:
 
 
 def recorded_migrations() -> set[MigrationKey]:
-    """Return the app and name of each applied migration. Raises django.db.Error if the database is unavailable."""
-    return set(_recorder().applied_migrations())
+    """Return the app and name of each applied migration. Raises django.db.Error if the database is unavailable.
+
+    As in Django, a replacement is applied if all that it replaces is, even before `migrate` records it.
+    """
+    applied = set(_recorder().applied_migrations())
+    return applied | {key for key, replaced in known_migrations().items() if replaced and replaced <= applied}
 
 
 def missing_columns() -> list[str]:
@@ -94,7 +99,7 @@ def describe_mismatch() -> str:
 
     Raises django.db.Error if the database is unavailable.
     """
-    code_migrations, database_migrations = known_migrations(), recorded_migrations()
+    code_migrations, database_migrations = known_migrations().keys(), recorded_migrations()
     if missing_migrations := code_migrations - database_migrations:
         return (
             describe_earlier_history()

@@ -159,7 +159,7 @@ def _migrations_are_pending() -> bool:
     with _supervised_database():
         if problem := describe_earlier_history():
             raise SupervisorError(problem)
-        return not known_migrations() <= recorded_migrations()
+        return not known_migrations().keys() <= recorded_migrations()
 
 
 def _refuse_missing_columns() -> None:

@@ -9,6 +9,7 @@ from importlib import import_module
 import pytest
 from django.apps import apps
 from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
 
 from leaderboard.core import schema_version
@@ -73,3 +74,15 @@ def test_a_complete_database_is_compared_once(monkeypatch: pytest.MonkeyPatch) -
     assert schema_version.describe_mismatch() == ""
     monkeypatch.setattr(schema_version, "missing_columns", lambda: pytest.fail("compared again"))
     assert schema_version.describe_mismatch() == ""
+
+
+def test_a_database_without_the_record_of_a_replacement_matches_the_code() -> None:
+    recorder, key = MigrationRecorder(connection), ("submissions", "reworded_texts_in_one_step")
+    recorder.record_unapplied(*key)
+    try:
+        assert schema_version.describe_mismatch() == ""
+        recorder.record_unapplied("submissions", "0006_reworded_texts")
+        assert ".".join(key) in schema_version.describe_mismatch()
+    finally:
+        for name in ("0006_reworded_texts", "reworded_texts_in_one_step"):
+            recorder.record_applied("submissions", name)
