@@ -17,3 +17,7 @@ class TextMigration(Migration):
         """Apply all operations to the state, which renders its models once, when the next migration needs them."""
         project_state.__dict__.pop("apps", None)
         return self.mutate_state(project_state, preserve=False)
+
+    def unapply(self, project_state: ProjectState, schema_editor: Any, collect_sql: bool = False) -> ProjectState:
+        """Return the state before the migration, because no table changes."""
+        return project_state

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db.migrations.loader import MigrationLoader
@@ -36,9 +37,11 @@ def test_each_app_has_one_last_migration() -> None:
 
 
 @pytest.mark.parametrize(("app", "number"), [("leaderboard", "0008"), ("submissions", "0006")])
-def test_migrations_of_texts_are_found_by_number(app: str, number: str) -> None:
+def test_migrations_of_texts_are_found_by_number_and_unapplied_in_one_step(app: str, number: str) -> None:
     with override_settings(MIGRATION_MODULES={}):
         loader = MigrationLoader(None, ignore_no_migrations=True)
     replaced = loader.get_migration_by_prefix(app, number)
     migration = loader.disk_migrations[app, "reworded_texts_in_one_step"]
     assert migration.replaces == [(app, replaced.name)]
+    state: Any = object()  # It has nothing to render.
+    assert migration.unapply(state, None) is state
