@@ -7,6 +7,7 @@ import argparse
 import os
 import sys
 
+import evaluation as package
 from evaluation.cli import score
 from evaluation.core.problems import KernelUnavailable
 
@@ -16,21 +17,35 @@ _EXTRAS = {
     **dict.fromkeys(("faiss", "huggingface_hub", "safetensors", "scipy", "sentence_transformers", "tokenizers", "torch",
                      "transformers"), "neural"),
 }  # fmt: skip
+#: Commands of `evaluation.cli.retrieve` and `evaluation.cli.pack`, with their help.
+_ENGINE_COMMANDS = {
+    "fuse": "fuse several runs into one",
+    "merge": "merge the runs of all parts into one",
+    "retrieve": "index a corpus, search it, and write a run",
+    "encode": "encode a corpus, or a part of it, into shards for `retrieve`",
+    "engines": "list the engines and their parameters",
+    "pack": "build a model archive for upload",
+}
 
 
 def main(words: list[str] | None = None) -> int:
     """Run the command in `words` (by default, the process's arguments) and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m evaluation", description="Retrieve, check, and score offline.")
+    version = getattr(package, "__version__", "(from source)")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {version}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     score.add_parser(commands)
     words = sys.argv[1:] if words is None else words
     try:
-        # The other commands import engines, which takes a second.
-        if not words or words[0] not in commands.choices:
+        # Engines take a second to import, and need the extra [index].
+        if next((word for word in words if not word.startswith("-")), "") in _ENGINE_COMMANDS:
             from evaluation.cli import pack, retrieve
 
             retrieve.add_parser(commands)
             pack.add_parser(commands)
+        else:
+            for name, help_text in _ENGINE_COMMANDS.items():
+                commands.add_parser(name, help=help_text)
         arguments = parser.parse_args(words)
         status: int = arguments.run(arguments)
         sys.stdout.flush()
@@ -41,8 +56,6 @@ def main(words: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if (extra := _EXTRAS.get((error.name or "").partition(".")[0])) is None:
             raise
-        if words and words[0] in ("-h", "--help"):
-            parser.print_help()
         message = f"error: {error.name} is not installed. Install this package's wheel with the extra [{extra}]."
     except KernelUnavailable as error:
         message = f"error: {error}"

@@ -38,7 +38,6 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add the command `pack`, which sets `run`, a function from the arguments to the exit status."""
     parser = subparsers.add_parser(
         "pack",
-        help="build a model archive for upload",
         description="Convert a model's folder to safetensors, check it as the site does, try it on 20 texts, and "
         "write the archive to upload. The same model always produces the same bytes.",
     )

@@ -46,11 +46,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
     Each command sets `run`, a function from the parsed arguments to the exit status.
     """
-    fuse = subparsers.add_parser(
-        "fuse",
-        help="fuse several runs into one",
-        description="Fuse runs query by query, as `retrieve --engine fusion` does.",
-    )
+    fuse = subparsers.add_parser("fuse", description="Fuse runs query by query, as `retrieve --engine fusion` does.")
     fuse.add_argument("runs", type=Path, nargs="+", help="runs of the same queries")
     _add_files(fuse, "queries.jsonl, or .gz")
     fuse.add_argument("--depth", **_DEPTH)
@@ -59,17 +55,13 @@ def add_parser(subparsers: Subparsers) -> None:
         fuse.add_argument(f"--{parameter.name.replace('_', '-')}", default=parameter.default, help=help_text)
     fuse.set_defaults(run=run_fuse)
     merging = subparsers.add_parser(
-        "merge",
-        help="merge the runs of all parts into one",
-        description="Merge the runs that `retrieve --part` wrote for each part into the complete run.",
+        "merge", description="Merge the runs that `retrieve --part` wrote for each part into the complete run."
     )
     merging.add_argument("parts", type=Path, nargs="+", help="runs of all parts, in any order")
     _add_files(merging, "queries of the parts")
     merging.set_defaults(run=run_merge)
     parser = subparsers.add_parser(
-        "retrieve",
-        help="index a corpus, search it, and write a run",
-        description="Index a corpus in BEIR layout and write an engine's TREC run for the queries.",
+        "retrieve", description="Index a corpus in BEIR layout and write an engine's TREC run for the queries."
     )
     _add_files(parser, "queries.jsonl, or .gz")
     parser.add_argument("--depth", **_DEPTH)
@@ -83,14 +75,10 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     _add_engine(parser, "one that `engines` lists")
     parser.set_defaults(run=run_retrieve)
-    encoding = subparsers.add_parser(
-        "encode",
-        help="encode a corpus, or a part of it, into shards for `retrieve`",
-        description="Encode the shards of a corpus that are not in --shards yet.",
-    )
+    encoding = subparsers.add_parser("encode", description="Encode the shards of a corpus that --shards lacks.")
     _add_engine(encoding, "one that encodes shards")
     encoding.set_defaults(run=run_encode)
-    listing = subparsers.add_parser("engines", help="list the engines and their parameters")
+    listing = subparsers.add_parser("engines")
     listing.set_defaults(run=run_engines)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -123,6 +124,25 @@ def test_wrong_usage_is_status_2(words: list[str], capsys: pytest.CaptureFixture
         status = ended.code
     assert status == 2
     assert capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "text"),
+    [
+        ("--help", 0, "retrieve  "),
+        ("--version", 0, "python -m evaluation (from source)\n"),
+        ("nope", 2, "invalid choice: 'nope'"),
+        ("score --help", 0, "--qrels"),
+        ("retrieve --help", 2, "error: zstandard is not installed."),
+    ],
+)
+def test_only_commands_with_engines_need_the_extra(words: str, status: int, text: str, tmp_path: Path) -> None:
+    (tmp_path / "zstandard.py").write_text("raise ModuleNotFoundError(name='zstandard')")
+    environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "PATH": os.defpath}
+    command = [sys.executable, "-m", "evaluation", *words.split()]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == status
+    assert text in (done.stderr if status else done.stdout)
 
 
 def test_importing_is_light() -> None:
