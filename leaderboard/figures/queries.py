@@ -90,7 +90,7 @@ def build_difficulty(request: FigureRequest) -> Plot:
             ("Query", [query_ids[row] for row in rows]),
             *((head, column[rows].tolist(), ".4f") for head, column in columns.items()),
         ),
-        caption=f"{measure} by query of {name}, hardest to easiest: {', and '.join(trace.name for trace in traces)} "
+        caption=f"{measure} by query of {name}, hardest to easiest: {', '.join(trace.name for trace in traces)} "
         f"({drawing.count_systems(values.systems)})."
         + (f" Each point is the mean over {queries_per_point} neighboring queries." if queries_per_point > 1 else ""),
         subtitle=f"{name}, {measure}",

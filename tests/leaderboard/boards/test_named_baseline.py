@@ -118,7 +118,7 @@ def test_nor_does_anything_by_query(client: Client, tmp_path: Path) -> None:
     )  # fmt: skip
     assert found == {}
     assert NAME in client.get(f"{page}queries/").content.decode()
-    assert f"and {NAME}." in client.get(figures[0]).content.decode()
+    assert f"median, {NAME} (2 systems)." in client.get(figures[0]).content.decode()
 
 
 def test_its_name_stands_where_differences_do(client: Client, dataset: Dataset) -> None:

@@ -304,7 +304,7 @@ def test_a_reference_is_not_used_as_the_result_of_its_system(tmp_path: Path, api
     for name, changes in (("all", {}), ("some", {"q0": {"answer": "?"}})):
         submit(api, answer_run(changes), system="Agent", run_type="gold", configuration=name)
     page = " ".join(re.sub("<[^>]*>", "", client.get(f"/datasets/{SLUG}/").content.decode()).split())
-    assert "References: gold evidence 1.000 (Agent, best of 2)" in page
+    assert "References: gold evidence 1.000 (Agent (all), best of 2)" in page
     assert {item.note.partition(" ")[2][:5]: item.new_best for item in news_page(1)[1] if item.system} == {
         "0.500": False, "0.667": True, "1.000": False, "0.833": False
     }  # fmt: skip

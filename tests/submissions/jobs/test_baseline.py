@@ -111,7 +111,8 @@ def test_the_mistakes_of_the_demos_broken_run_are_told_on_the_submit_page(tmp_pa
     assert kinds[-2:] == ["example_run", "broken_run"]
     broken = download(DEMO_SLUG, f"{DEMO_SLUG}.broken.run.txt")
     answer = signed_in.post("/submit/", {"action": "check", f"run:{DEMO_SLUG}": upload(broken)})
-    page = " ".join(re.sub(r"<[^>]+>", " ", answer.content.decode()).split())
+    links = re.sub(r'<a href="/formats/#(\w+)"[^>]*>', r" \1 ", answer.content.decode())
+    page = " ".join(re.sub(r"<[^>]+>", " ", links).split())
     for code, lines in {
         "fields": "lines 3, 20",
         "score": "lines 7, 8",
