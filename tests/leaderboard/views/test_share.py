@@ -35,7 +35,9 @@ def test_a_board_is_described_by_its_verdict_and_has_a_picture(client: Client) -
     found = tags(page)
     assert found["og:title"].startswith("Quotes &quot;&amp; more&quot;")
     assert re.search(
-        r"Größter &lt;b&gt;Ranker \(Team \d+\), nDCG@10 0\.500 \(uploaded, results for all queries\)\. vs BM25: \+25\.0%\.", found["description"]
+        r"Größter &lt;b&gt;Ranker \(Team \d+\), nDCG@10 0\.500 \(uploaded, results for all queries\)\. "
+        r"vs BM25: \+25\.0%\.",
+        found["description"],
     )
     assert found["og:description"] == found["description"]
     assert found["twitter:card"] == "summary_large_image"
