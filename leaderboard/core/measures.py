@@ -26,8 +26,8 @@ def better(measure: str) -> Literal["higher", "lower"]:
         return "higher"
 
 
-def reads_answers(measure: str) -> bool:
-    """Return whether the measure is computed from answers, so that rankings have no value."""
+def reads_responses(measure: str) -> bool:
+    """Return whether the measure requires an answer run, so that rankings have no value."""
     try:
         return parse_measure(measure).family.reads_responses
     except UnknownMeasureError:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from evaluation.judgements import splits as judged_parts
 from evaluation.judgements.responses import STATED_FIGURES
 from evaluation.statistics.ladder import PUBLIC_STEP, RESPONSE_STEP, STEP, YOUNG_ERRORS, YOUNG_STEP
-from leaderboard.core.measures import reads_answers
+from leaderboard.core.measures import reads_responses
 from leaderboard.datasets.qrels import load_parts, load_qrels, store_parts
 from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, Protection, Qrels, Team, Visibility
 from leaderboard.results.records import per_query_values
@@ -39,7 +39,7 @@ MAX_MEASURES = 3
 
 def coarse_step(primary: str, *, competition: bool) -> float:
     """Return the rounding step of all measures in a competition, or of secondary measures elsewhere."""
-    return RESPONSE_STEP if reads_answers(primary) and not competition else PUBLIC_STEP
+    return RESPONSE_STEP if reads_responses(primary) and not competition else PUBLIC_STEP
 
 
 @dataclass(frozen=True, slots=True)

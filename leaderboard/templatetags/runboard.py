@@ -13,14 +13,14 @@ from django.utils.safestring import SafeString, mark_safe
 from evaluation.archives.compression import describe_bytes
 from leaderboard.boards.rendering import provenance_badge
 from leaderboard.core.documents import anchor_headings, sidebar
-from leaderboard.core.measures import measure_anchor, reads_answers
+from leaderboard.core.measures import measure_anchor, reads_responses
 from leaderboard.core.text.dates import format_day, format_moment
 from leaderboard.core.text.markdown import to_html
 
 register = template.Library()
 
 register.filter("measure_anchor", measure_anchor)
-register.filter("reads_answers", reads_answers)
+register.filter("reads_responses", reads_responses)
 register.filter("provenance_badge", provenance_badge)
 register.filter("binary_size", describe_bytes)
 register.filter("day_text", format_day)
