@@ -3,6 +3,7 @@
 Answers are found by simple loops like DPR's `has_answer`, in every text of every ranking.
 """
 
+import functools
 import gzip
 import json
 import re
@@ -75,6 +76,15 @@ def _parse_line(line: bytes) -> Any:
             sys.setrecursionlimit(limit)
 
 
+@functools.cache
+def _category(character: str) -> str:
+    """Return the first letter of the character's general category in the regex package, as in DPR's tokenizer.
+
+    The package's version of Unicode is newer than Python's. Returns P for symbols too.
+    """
+    return next((kind for kind in "LNMZC" if regex.match(rf"\p{{{kind}}}", character)), "P")
+
+
 def _split_words(text: str) -> list[str]:
     """Return the words of a text in lower case after NFD normalization, without white space and controls.
 
@@ -82,7 +92,7 @@ def _split_words(text: str) -> list[str]:
     """
     words, is_in_word = list[list[str]](), False
     for character in unicodedata.normalize("NFD", text).lower():
-        kind = unicodedata.category(character)[0]
+        kind = _category(character)
         if kind in "LNM" and is_in_word:
             words[-1].append(character)
         elif kind not in "ZC":

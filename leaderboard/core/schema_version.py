@@ -56,7 +56,7 @@ def _recorder() -> MigrationRecorder:
 def recorded_migrations() -> set[MigrationKey]:
     """Return the app and name of each applied migration. Raises django.db.Error if the database is unavailable.
 
-    As in Django, a replacement is applied if all that it replaces is, even before `migrate` records it.
+    A replacement is applied if all that it replaces is, even before `migrate` records it, as in Django.
     """
     applied = set(_recorder().applied_migrations())
     return applied | {key for key, replaced in known_migrations().items() if replaced and replaced <= applied}

@@ -36,7 +36,7 @@ DOCUMENTS = [f"d{number}" for number in range(8)]
 WORD = st.sampled_from(
     ["the", "The", "a", "AN", "Paris", "paris", "U.S.", "don't", "Straße", "STRASSE", "İstanbul", "ﬁn", "é",
      "e\u0301", "東京", "東 京", "नमस्ते", "٣", "３", "x²", "🙂", "the.", "(an)", "a-b", "athe", "_the_", "thé", "",
-     "!", "“q”", "\0"]
+     "!", "“q”", "\0", "\u1c8a", "\U00033479"]
 )  # fmt: skip
 GAP = st.sampled_from([" ", " ", "  ", "\t", "\n", "", "-", ".", ", ", "\xa0", "\u200b", "\u2028", "\x1c", "\u0301"])
 TEXT = st.one_of(
@@ -145,6 +145,13 @@ def test_a_pattern_matches_the_whole_answer_or_a_part(
     correct = {"q0": {"patterns": [pattern]}}
     scored = score(tmp_path, {"q0": {"answer": answer}}, correct, ["EM", "AnswerF1", "AnswerIn"])
     assert scored.means == {"EM": exact, "AnswerF1": exact, "AnswerIn": contained}
+
+
+@pytest.mark.parametrize("letter", ["\u1c8a", "\U00033479"])
+def test_letters_newer_than_python_are_words(letter: str, tmp_path: Path) -> None:
+    """Unicode 16 and 17 contain these letters. The regex package knows them, Python 3.11 does not."""
+    scored = score(tmp_path, {"q0": {"answer": f"x {letter}"}}, {"q0": {"answers": [letter]}}, ["AnswerIn"])
+    assert scored.means == {"AnswerIn": 1}
 
 
 def test_calibration_by_hand(tmp_path: Path) -> None:
