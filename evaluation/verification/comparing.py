@@ -404,8 +404,9 @@ def _add_lines(lines: bytes, rankings: Rankings) -> set[str]:
     """
     changed_queries = set()
     current_query, ranked = b"", None
-    # Processing line by line avoids lists of fields, which would trigger the garbage collector.
-    for query, _, document, _, score, _ in filter(None, map(bytes.split, lines.split(b"\n"))):
+    fields = lines.split()
+    # The last fields are compared in number only: a line with too few or too many fields shifts all that follow.
+    for query, document, score, _ in zip(fields[::6], fields[2::6], map(float, fields[4::6]), fields[5::6], strict=True):
         if query != current_query:
             current_query, name = query, query.decode()
             ranked = rankings.get(name)
@@ -416,7 +417,7 @@ def _add_lines(lines: bytes, rankings: Rankings) -> set[str]:
         key = document.decode()
         if key in ranked:
             raise ValueError("a query has a document twice")
-        ranked[key] = float(score)
+        ranked[key] = score
     return changed_queries
 
 

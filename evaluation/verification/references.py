@@ -374,7 +374,7 @@ def answer_within_tokens(query: RankedQuery, k: int | None, level: int) -> float
 
 
 def upper_ndcg(query: RankedQuery, k: int | None, level: int) -> float:
-    """Return the highest nDCG@k over all grades of unjudged documents (`measures.formulas.upper_ndcg`), by bisection.
+    """Return the highest nDCG@k over all grades of unjudged documents (`measures.formulas.upper_ndcg`), by nesting.
 
     A value v is attainable if, summed over the grades in use, the maxima of gain − v · ideal gain are at least 0.
     """
@@ -389,11 +389,12 @@ def upper_ndcg(query: RankedQuery, k: int | None, level: int) -> float:
     ideals = steps * sums[np.minimum(relevant_counts[:, None] + np.arange(len(unjudged_discounts)), len(sums) - 1)]
     if len(grades) == 1:
         return float(np.divide(gains, ideals, out=np.zeros_like(gains), where=ideals > 0).max())
-    low, high = 0.0, 1.0 if ideals[:, -1].any() else 0.0
-    while high - low > TOLERANCE / 10:
-        middle = (low + high) / 2
-        low, high = (middle, high) if (gains - middle * ideals).max(axis=1).sum() >= 0 else (low, middle)
-    return low
+    value, width = 0.0, 1.0 if ideals[:, -1].any() else 0.0
+    while width > TOLERANCE / 10:
+        width /= 32
+        candidates = (value + width * np.arange(1, 33))[:, None, None]
+        value += width * int(((gains - candidates * ideals).max(axis=2).sum(axis=1) >= 0).sum())
+    return value
 
 
 def assume_relevant(query: RankedQuery, k: int | None, level: int) -> RankedQuery:
