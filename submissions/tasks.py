@@ -53,30 +53,36 @@ def work(queue: str) -> None:
 
 
 @shared_task(name=DISPATCH)
-def dispatch() -> None:
-    """Create requested jobs, requeue the jobs of silent workers, and wake workers for waiting jobs."""
+def dispatch(*, urgent_only: bool = False) -> None:
+    """Create requested jobs, requeue the jobs of silent workers, and wake workers for waiting jobs.
+
+    `urgent_only` omits the steps for which a delay of a minute does not matter.
+    """
     if refusal():
         return
     Worker.objects.filter(name=worker_name()).update(dispatched_at=Now())
-    for step in (
+    other_steps = (
         request_missing_certainty,
         apply_due_prices,
         request_missing_statistics,
         retry_failed_certainty,
         partial(end_due_anonymity, timezone.now()),
         publish_due,
-        copy_open_judgements,
         partial(request_due_renewals, timezone.now()),
+        fail_lost_rescores,
+        delete_silent_workers,
+    )
+    urgent_steps = (
+        copy_open_judgements,
         create_jobs_on_new_batches,
         create_requested_jobs,
         settle_requested,
         reap,
         settle_waiting_jobs,
-        fail_lost_rescores,
-        delete_silent_workers,
         wake_waiting_queues,
         wake_notifier,
-    ):
+    )
+    for step in urgent_steps if urgent_only else (*other_steps, *urgent_steps):
         _take_step(step)
 
 

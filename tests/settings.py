@@ -25,8 +25,8 @@ def scaled(times: QueueTimes, scale: float) -> QueueTimes:
 
 
 QUEUE_TIMES = scaled(QueueTimes(), float(os.environ.get("TEST_TIME_SCALE", "1")))
-CELERY_BEAT_SCHEDULE["dispatch"]["schedule"] = QUEUE_TIMES.dispatch
-CELERY_BEAT_SCHEDULE["dispatch"]["options"]["expires"] = QUEUE_TIMES.dispatch
+for name in ("dispatch", "dispatch-all"):
+    CELERY_BEAT_SCHEDULE[name]["schedule"] = CELERY_BEAT_SCHEDULE[name]["options"]["expires"] = QUEUE_TIMES.dispatch
 STORAGES["staticfiles"]["BACKEND"] = os.environ.get(
     "TEST_STATIC_STORAGE", "django.contrib.staticfiles.storage.StaticFilesStorage"
 )

@@ -105,12 +105,14 @@ HEARTBEAT_FILE = env.str("HEARTBEAT_FILE", default="")
 #: Seconds without work after which a worker exits; 0 for never. `manage.py worker --until-idle` sets it.
 WORKER_UNTIL_IDLE = env.float("WORKER_UNTIL_IDLE", default=0.0)
 
-CELERY_BEAT_SCHEDULE = {
+CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
     "dispatch": {
         "task": "runboard.dispatch",
         "schedule": QUEUE_TIMES.dispatch,
         "options": {"expires": QUEUE_TIMES.dispatch},
+        "kwargs": {"urgent_only": True},
     },
+    "dispatch-all": {"task": "runboard.dispatch", "schedule": 60.0, "options": {"expires": 60.0}},
     "sweep": {"task": "runboard.sweep", "schedule": 3600.0, "options": {"expires": 3600.0}},
 }
 

@@ -173,7 +173,7 @@ class Lease:
             now, stage = time.monotonic(), self.stage
             # Users do not watch or cancel single shards, and hundreds of workers extend leases: write the row of a
             # shard only a few times per lease.
-            is_recent = stage == self.extended_stage and now - self.extended_at < settings.QUEUE_TIMES.lease / 6
+            is_recent = stage == self.extended_stage and now - self.extended_at < settings.QUEUE_TIMES.lease / 3
             if job.kind == Job.Kind.SHARD and is_recent:
                 return
             report = (self.progress, stage, self.note)

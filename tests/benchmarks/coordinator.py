@@ -11,6 +11,7 @@ the start of the next: the shard is stored, its job ends, the next one is claime
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import signal
@@ -146,15 +147,15 @@ def device(delay: float, seconds: float, rounds: int, report: Path) -> None:
 
 
 def dispatcher() -> None:
-    """Take turns for ever."""
+    """Take turns for ever, as in the schedule."""
     from django.conf import settings
     from django.db import connections
 
     from submissions import tasks
 
     connections.close_all()
-    while True:
-        tasks.dispatch()
+    for turn in itertools.count():
+        tasks.dispatch(urgent_only=turn % round(60 / settings.QUEUE_TIMES.dispatch) != 0)
         time.sleep(settings.QUEUE_TIMES.dispatch)
 
 
