@@ -59,7 +59,7 @@ class Standing:
     delta: float | None
     baseline: str
     is_baseline: bool
-    said: Statement
+    statement: Statement
     rank: int | None = None
     of: int = 0
     is_closed_api: bool = False
@@ -74,7 +74,7 @@ class Standing:
     @property
     def rank_range(self) -> tuple[int, int] | None:
         """First and last rank that the tests leave open; None if unknown."""
-        return self.said.ranks if self.rank is not None else None
+        return self.statement.ranks if self.rank is not None else None
 
     @property
     def score_text(self) -> str:
@@ -90,7 +90,7 @@ class Standing:
     @property
     def certainty(self) -> str:
         """Significance of the difference, such as `significant: p = 0.037`; empty if unknown."""
-        return "" if self.delta is None else significance_text(self.said, self.delta, self.measure)
+        return "" if self.delta is None else significance_text(self.statement, self.delta, self.measure)
 
     @property
     def difference(self) -> str:
@@ -105,7 +105,7 @@ class Standing:
     def sentence(self) -> str:
         """Sentence such as `2nd of 11 on StdlibSearch, +0.021 over BM25 (…), rank range 2–4`, without a full stop."""
         place_on_board = f"{self.place or 'unranked'} on {self.dataset}"
-        separation = separation_text(self.rank, self.said, self.others_tied)
+        separation = separation_text(self.rank, self.statement, self.others_tied)
         return ", ".join(filter(None, [place_on_board, self.difference, separation]))
 
     @property
@@ -168,8 +168,8 @@ def _standing(
     measure, name = entry.dataset.primary_measure, entry.dataset.name
     row = next((candidate for candidate in board.entries if candidate.pk == entry.pk), None)
     baseline = board.baseline(entry, measure)
-    score, said = entry.scores[measure], board_statements.for_entry(entry.pk, measure)
-    is_safe = exceeds_bound(measure, score, baseline.scores.get) if said.better and baseline else None
+    score, statement = entry.scores[measure], board_statements.for_entry(entry.pk, measure)
+    is_safe = exceeds_bound(measure, score, baseline.scores.get) if statement.better and baseline else None
     standing = Standing(
         dataset=name,
         dataset_slug=entry.dataset.slug,
@@ -179,7 +179,7 @@ def _standing(
         baseline=baseline_label(baseline.system, name) if baseline else "",
         baseline_slug=baseline.slug if baseline else "",
         is_baseline=entry.is_baseline,
-        said=said,
+        statement=statement,
         unjudged=unjudged_text(is_safe, baseline.system) if is_safe is not None and baseline else "",
         published=board.published(measure, own_rows).get(entry.pk),
     )

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 @pytest.mark.parametrize(("better", "green"), [(True, True), (False, False), (None, False)])
 def test_only_what_is_shown_to_be_better_than_the_baseline_is_green(better: bool | None, green: bool) -> None:
     said = Statement(better=better)
-    standing = Standing("Demo", "demo", "nDCG@10", 0.3, 0.1, "BM25", is_baseline=False, said=said)
+    standing = Standing("Demo", "demo", "nDCG@10", 0.3, 0.1, "BM25", is_baseline=False, statement=said)
     assert ("is-good" in render_to_string("submissions/_result.html", {"standing": standing})) is green
 
 
@@ -35,7 +35,15 @@ def test_the_card_states_the_effect_of_unjudged_documents() -> None:
     for score, effect in ((0.3, "could reverse the lead over BM25"), (0.4, "cannot reverse the lead over BM25")):
         text = unjudged_text(bool(exceeds_bound("nDCG@10", score, values.get)), "BM25")
         standing = Standing(
-            "Demo", "demo", "nDCG@10", score, 0.1, "BM25", is_baseline=False, said=Statement(better=True), unjudged=text
+            "Demo",
+            "demo",
+            "nDCG@10",
+            score,
+            0.1,
+            "BM25",
+            is_baseline=False,
+            statement=Statement(better=True),
+            unjudged=text,
         )
         page = one_line(render_to_string("submissions/_result.html", {"standing": standing}))
         assert f"Unjudged documents {effect}." in page
@@ -45,7 +53,7 @@ def test_the_card_states_the_effect_of_unjudged_documents() -> None:
 def test_a_result_is_compared_with_the_leader_and_the_baseline() -> None:
     def links(leader: str, baseline: str) -> list[str]:
         standing = Standing(
-            "Demo", "demo", "nDCG@10", 0.3, 0.1, "BM25", is_baseline=False, said=Statement(), slug="mine",
+            "Demo", "demo", "nDCG@10", 0.3, 0.1, "BM25", is_baseline=False, statement=Statement(), slug="mine",
             against=(leader, leader), baseline_slug=baseline,
         )  # fmt: skip
         return re.findall(
