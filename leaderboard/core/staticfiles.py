@@ -52,5 +52,10 @@ class StaticFilesStorage(CompressedManifestStaticFilesStorage):
     create_compressor = _FastCompressor  # type: ignore[assignment]
 
     def compress_files(self, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-        """Compress the hashed files among `paths`. Yield each path with the name of its compressed file."""
-        yield from super().compress_files(set(self.hashed_files.values()).intersection(paths))
+        """Compress the hashed files among `paths`. Yield each path with the name of its compressed file.
+
+        Compressed copies of other files are removed: an earlier release wrote them, and servers would prefer them.
+        """
+        hashed_names = set(self.hashed_files.values())
+        self.delete_files(path + suffix for path in set(paths) - hashed_names for suffix in (".br", ".gz"))
+        yield from super().compress_files(hashed_names.intersection(paths))

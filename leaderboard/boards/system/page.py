@@ -122,7 +122,8 @@ def system_results(system_id: int) -> list[Result]:
     measurements_by_entry: dict[int, list[MeasuredEntry]] = {}
     for measurement in system_measurements(system_id):
         measurements_by_entry.setdefault(measurement.entry_id, []).append(measurement)
-    word_pieces = scores_by_job(rows)
+    # Scores of BM25 variants over word pieces.
+    word_pieces = {job_key(row): row["scores"] for row in rows if is_word_pieces(row["configuration"])}
     results = []
     for row in rows:
         entry = next((candidate for candidate in boards[row["dataset_id"]].entries if candidate.pk == row["pk"]), None)
@@ -349,11 +350,6 @@ class Result(NamedTuple):
             "p_best": "—" if certainty.p_best_corrected is None else format_p_value(certainty.p_best_corrected),
             "tally": f"{certainty.wins}/{certainty.ties}/{certainty.losses}" if has_baseline else "—",
         }
-
-
-def scores_by_job(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], Mapping[str, float]]:
-    """Return the scores of the system's BM25 variants over word pieces, by the `job_key` of their entries."""
-    return {job_key(row): row["scores"] for row in rows if is_word_pieces(row["configuration"])}
 
 
 def job_key(row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -18,7 +18,10 @@ def test_only_files_with_hashed_names_are_compressed(tmp_path: Path) -> None:
     texts = {"small.css": b"p { color: red }\n" * 50, "large.js": " ".join(words).encode()}
     for name, text in texts.items():
         storage.save(name, ContentFile(text))
+    outdated = tmp_path / "small.css.br"
+    outdated.write_bytes(brotli.compress(b"p { color: blue }"))  # Releases that compressed every name left such files.
     list(storage.post_process({name: (storage, name) for name in texts}))
+    assert not outdated.exists()
     for name, text in texts.items():
         linked = tmp_path / storage.stored_name(name)
         assert linked.name != name
