@@ -272,8 +272,9 @@ def _read_ranking(record: Mapping[str, Any]) -> dict[str, float] | None:
     for place, hit in enumerate(hits):
         document, score, _ = (hit, None, None) if isinstance(hit, int) else parse_hit(hit)
         document, score = _number_as_text(document), float(-place) if score is None else score
-        is_repeated = document in ranking and key != "retrieved_docids"
-        if not isinstance(document, str) or not is_number(score, -3e38, 3e38) or is_repeated:
+        if not isinstance(document, str) or not is_number(score, -3e38, 3e38):
+            return None
+        if document in ranking and key != "retrieved_docids":
             return None
         ranking.setdefault(document, float(score))
     return dict(sorted(ranking.items(), key=lambda item: -item[1]))

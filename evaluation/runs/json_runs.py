@@ -117,10 +117,10 @@ def parse_json(content: bytearray, line: int | None) -> Any:
         document = orjson.loads(content)
     except orjson.JSONDecodeError as error:
         document = None
-        # Python's parser accepts these constants, but also unpaired surrogates in escapes.
+        # Python's parser accepts these constants, but also unpaired surrogates, in bytes and in escapes.
         if (b"NaN" in content or b"Infinity" in content) and not _SURROGATE.search(content):
             with suppress(ValueError, RecursionError):
-                document = json.loads(content, parse_int=lambda text: (int if len(text) < 19 else float)(text))
+                document = json.loads(content.decode(), parse_int=lambda text: (int if len(text) < 19 else float)(text))
         if document is None:
             message = f"{'the file' if line is None else f'line {line:,}'} is not JSON: {error}"
             raise JSON.refusal(message, _HINT, (line or error.lineno,)) from error
@@ -152,7 +152,7 @@ def _refuse_repeated_keys(content: bytearray, document: Any) -> None:
             repeated_keys.update({name: times - 1 for name, times in counts.items() if times > 1})
 
     try:
-        json.loads(content, object_pairs_hook=count_repeated)
+        json.loads(content, object_pairs_hook=count_repeated, parse_int=float)
     except RecursionError as error:
         raise JSON.refusal("lists and objects are nested too deeply", _HINT) from error
     if repeated_keys:

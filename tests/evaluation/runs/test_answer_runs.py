@@ -52,6 +52,8 @@ def raw(fields: str) -> str:
         (raw('"metadata": {"a": 1, "a": 2}'), "not_a_response"),
         (raw('"tag": "\\ud800"'), "not_a_response"),
         (raw('"tag": "\\udfff", "cost": NaN'), "not_a_response"),
+        (raw('"tag": "\ud800", "z": NaN'), "not_a_response"),
+        (raw(f'"tag": "a:b", "y": NaN, "z": {"9" * 5_000}').replace('"x"', "7"), "not_a_response"),
         ('{"query_id": "1", "answer": "a\0b"}\n', "not_a_response"),
         (response(citations=["a\0b"]), "encoding"),
         (response(citations=["a b"]), "citations"),
@@ -82,6 +84,7 @@ def raw(fields: str) -> str:
         (response(ranking={"a": 1}), "response_ranking"),
         (response(ranking=7), "response_ranking"),
         (raw('"ranking": [{"docid": "a", "score": NaN}]'), "response_ranking"),
+        (response(ranking=[{"docid": {"a": 1}}]), "response_ranking"),
         (trajectory("x", retrieved_docids=7), "response_ranking"),
         (trajectory("x", retrieved_docids={"a": 1}), "response_ranking"),
         (trajectory("x", retrieved_docids=[["a"]]), "response_ranking"),
@@ -95,7 +98,7 @@ def raw(fields: str) -> str:
 )  # fmt: skip
 def test_a_bad_line_is_refused_with_its_number(line: str, code: str, tmp_path: Path) -> None:
     start = time.perf_counter()
-    report = check(tmp_path, GOOD + line)
+    report = check(tmp_path, (GOOD + line).encode("utf-8", "surrogatepass"))
     assert time.perf_counter() - start < SECONDS
     assert [(problem.code, problem.lines) for problem in report.errors] == [(code, (2,))]
     assert all(len(problem.message) < 200 for problem in report.problems)
