@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.rebuilding import open_checkpoint
-from evaluation.cli.score import Subparsers, show_problems
+from evaluation.cli.score import Subparsers, refuse
 from evaluation.core.problems import InvalidContent, ModelFailure
 from evaluation.core.writing import DISK_FULL
 from evaluation.engines import (
@@ -266,7 +266,7 @@ def _report(make: Callable[[], str]) -> int:
     try:
         summary = make()
     except InvalidContent as error:
-        return show_problems(error)
+        return refuse(None, error.report, as_json=False)
     except ModelFailure as error:
         remedy = MODEL_FAILURES[error.code].remedy if error.code in MODEL_FAILURES else ""
         print(f"error: the model cannot be used: {error.message} ({error.code}). {remedy}", file=sys.stderr)

@@ -138,7 +138,7 @@ def run_score_answers(arguments: argparse.Namespace) -> int:
         lines = sorted({line for problem in error.report.errors for line in problem.lines})
         for line in lines if names else ():
             print(f"line {line} of the run is {names[line - 1]}", file=sys.stderr)
-        return _refuse(arguments.run_file, error.report, arguments.json)
+        return refuse(arguments.run_file, error.report, arguments.json)
     measures = [*map(registry.parse_measure, registry.RESPONSE_MEASURES), *arguments.measures]
     arguments.measures = tuple(dict.fromkeys(measures))
     return run_score(arguments, run)
@@ -159,7 +159,7 @@ def run_score(arguments: argparse.Namespace, run: Path | bytes | None = None) ->
         path = arguments.excluded
         excluded = read_excluded(path) if path else None
     except InvalidContent as error:
-        return _refuse(path, error.report, arguments.json)
+        return refuse(path, error.report, arguments.json)
     target = ScoringTarget(
         qrels=qrels, query_ids=qrels.query_ids, hidden=False, names_queries=True,
         relevance_level=arguments.relevance_level, drop_self_matches=arguments.drop_self_matches,
@@ -175,9 +175,9 @@ def run_score(arguments: argparse.Namespace, run: Path | bytes | None = None) ->
     try:
         scored_run = score_run(run or arguments.run_file, target, arguments.measures)
     except EndlessPattern as error:
-        return _refuse(arguments.answers, error.report, arguments.json)
+        return refuse(arguments.answers, error.report, arguments.json)
     except InvalidContent as error:
-        return _refuse(arguments.run_file, error.report, arguments.json)
+        return refuse(arguments.run_file, error.report, arguments.json)
     if arguments.json:
         names = [measure.name for measure in scored_run.measures]
         result: dict[str, object] = {
@@ -234,7 +234,7 @@ def run_check(arguments: argparse.Namespace) -> int:
             )  # fmt: skip
             report = check_run(arguments.run_file, target)
     except InvalidContent as error:
-        return _refuse(None, error.report, arguments.json)
+        return refuse(None, error.report, arguments.json)
     if arguments.json:
         _print_json(report.as_dict())
     else:
@@ -252,7 +252,7 @@ def run_compare(arguments: argparse.Namespace) -> int:
         target = ScoringTarget(qrels=qrels, query_ids=qrels.query_ids, hidden=False, names_queries=True)
         scored_runs = [score_run(path, target, arguments.measures) for path in arguments.runs]
     except InvalidContent as error:
-        return show_problems(error)
+        return refuse(None, error.report, arguments.json)
     rows = []
     for column, measure in enumerate(arguments.measures):
         baseline, *other_values = (scored_run.per_query[:, column] for scored_run in scored_runs)
@@ -304,7 +304,7 @@ def _open_document_ids(arguments: argparse.Namespace) -> Iterator[DocumentIds | 
         yield DocumentIds.build(ids, Path(folder) / "documents.ids")
 
 
-def _refuse(path: Path | None, report: Report, as_json: bool) -> int:
+def refuse(path: Path | None, report: Report, as_json: bool) -> int:
     """Print the problems of a file, as JSON or as text on standard error, and return 1."""
     if as_json:
         _print_json(report.as_dict())
@@ -323,11 +323,3 @@ def _print_problems(report: Report, stream: TextIO) -> None:
 
 def _print_json(content: object) -> None:
     print(json.dumps(content, ensure_ascii=False, indent=2))
-
-
-def show_problems(error: InvalidContent) -> int:
-    """Print the problems of files on standard error; return the exit status."""
-    for problem in error.report.problems:
-        line_text = at_lines(problem.lines, problem.count)
-        print(f"{problem.severity}: {problem.message}{line_text}. {problem.hint}", file=sys.stderr)
-    return 1

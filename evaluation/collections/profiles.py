@@ -267,11 +267,6 @@ class DocumentLengths:
     keys: NDArray[np.uint64]
     words: NDArray[np.uint32]
 
-    @classmethod
-    def from_arrays(cls, keys: NDArray[np.uint64], words: NDArray[np.uint32]) -> DocumentLengths:
-        order = np.argsort(keys, kind="stable")
-        return cls(keys[order], words[order])
-
     def find(self, document_ids: Iterable[str]) -> NDArray[np.int64]:
         """Return the lengths of these documents in the given order, skipping documents that are not in the corpus."""
         requested_keys = np.fromiter(map(hash_word, document_ids), np.uint64)
@@ -310,11 +305,9 @@ def profile_corpus(path: Path, progress: Progress | None = None, *, examples: It
         lengths.append(len(document.title.split()) + len(document.text.split()))
         if document.id in example_ids or (not example_ids and not example_documents and document.text.strip()):
             example_documents[document.id] = document
-    return CorpusProfile(
-        counter.result(),
-        DocumentLengths.from_arrays(np.array(keys, np.uint64), np.array(lengths, np.uint32)),
-        example_documents,
-    )
+    order = np.argsort(np.array(keys, np.uint64), kind="stable")
+    documents = DocumentLengths(np.array(keys, np.uint64)[order], np.array(lengths, np.uint32)[order])
+    return CorpusProfile(counter.result(), documents, example_documents)
 
 
 def write_profile(profile: CorpusProfile, path: Path) -> None:

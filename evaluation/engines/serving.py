@@ -232,16 +232,12 @@ class ServedEncoder:
         output[indices] = vectors
 
 
-def _vectors_body(texts: list[str]) -> dict[str, Any]:
-    return {"input": texts, "encoding_format": "base64"}
-
-
 def _parse_vectors(answer: Any) -> Iterator[tuple[int, Floats]]:
     for row in answer["data"]:
         yield row["index"], _parse_vector(row["embedding"])
 
 
-_VECTORS = BatchRequest("/v1/embeddings", _vectors_body, _parse_vectors)
+_VECTORS = BatchRequest("/v1/embeddings", lambda texts: {"input": texts, "encoding_format": "base64"}, _parse_vectors)
 
 
 def _parse_vector(value: object) -> Floats:

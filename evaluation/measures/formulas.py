@@ -26,6 +26,8 @@ from evaluation.judgements.subtopics import Subtopics
 
 Values = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+#: Function from rankings, the cutoff, and the relevance level to a value for each query.
+Formula = Callable[["JudgedRankings", int | None, int], Values]
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,7 @@ class ResponseScore:
 class CitationMeasure:
     """A measure of rankings, applied to the citations of an answer run."""
 
-    formula: Callable[[JudgedRankings, int | None, int], Values]
+    formula: Formula
 
     def __call__(self, ranking: JudgedRankings, k: int | None, level: int) -> Values:
         assert ranking.citations is not None
@@ -343,7 +345,6 @@ def hole_anywhere(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     return divide(size - judged_count, size)
 
 
-Bound = Callable[[JudgedRankings, int | None, int], Values]
 #: Values in a grid of grades for unjudged documents and for ranks after the end of a ranking.
 _UNJUDGED, _NOTHING = -1, -2
 #: Cutoff of measures without one, greater than the length of any ranking.
@@ -369,7 +370,7 @@ class _CompletedRankings(JudgedRankings):
         return super().relevant_totals(level) + self.added_counts
 
 
-def all_relevant(formula: Bound) -> Bound:
+def all_relevant(formula: Formula) -> Formula:
     """Return a function for the upper bound of a measure that further relevant documents cannot reduce.
 
     The bound is the score if all unjudged documents among the first k are relevant.

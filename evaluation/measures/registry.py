@@ -14,7 +14,7 @@ measure until they are scored again, for example when their dataset is rescored 
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache, partial
@@ -23,12 +23,10 @@ from typing import Literal
 from evaluation.judgements.labels import JUDGE_NAME, LABEL_MEASURES, MAX_NAME, label_measure
 from evaluation.judgements.responses import STATED_FIGURES
 from evaluation.measures import formulas, subtopics
-from evaluation.measures.formulas import JudgedRankings, Values
+from evaluation.measures.formulas import Formula, JudgedRankings, Values
 from evaluation.verification import references
 from evaluation.verification import subtopics as subtopic_references
 from evaluation.verification.references import PytrecEval, Reference, ResponseReference, VerifiedMeasure, Verifier
-
-Formula = Callable[[JudgedRankings, int | None, int], Values]
 
 
 @dataclass(frozen=True)

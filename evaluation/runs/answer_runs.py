@@ -21,7 +21,7 @@ from evaluation.core.problems import InvalidContent, LineProblems, ProblemCode
 from evaluation.judgements.forms import is_number
 from evaluation.judgements.responses import Response
 from evaluation.runs.header import BYTE_ORDER_MARK
-from evaluation.runs.json_runs import MAX_ENTRIES, MAX_OBJECTS, QUERY, find_key, parse_hit, parse_json
+from evaluation.runs.json_runs import MAX_ENTRIES, MAX_OBJECTS, QUERY, as_id, find_key, parse_hit, parse_json
 from evaluation.runs.problems import CONFIDENCE_RANGE, EMPTY, UNRETRIEVED_CITATIONS
 
 MAX_ANSWER_CHARACTERS = 100_000
@@ -196,11 +196,6 @@ def _is_id(name: Any, limits: FileLimits) -> bool:
     return is_name and len(name.encode("utf-8", "surrogatepass")) <= limits.max_id_bytes
 
 
-def _number_as_text(value: Any) -> Any:
-    """Return a whole number as text, and other values unchanged."""
-    return str(value) if type(value) is int else value
-
-
 def _metadata(record: Mapping[str, Any]) -> Mapping[str, Any]:
     metadata = record.get("metadata")
     return metadata if isinstance(metadata, dict) else {}
@@ -212,8 +207,8 @@ def _read_query(record: Any) -> Any:
         return None
     for mapping in (record, _metadata(record)):
         key = find_key(mapping, _QUERY_IDS)
-        if key is not None and isinstance(mapping[key], str | int):
-            return _number_as_text(mapping[key])
+        if key is not None and (query := as_id(mapping[key])):
+            return query
     return None
 
 
@@ -258,7 +253,7 @@ def _read_citations(record: Mapping[str, Any]) -> list[Any] | None:
             if not 0 <= citation < len(references):
                 return None
             citation = references[citation]
-        citations.append(_number_as_text(citation))
+        citations.append(as_id(citation))
     return citations
 
 
@@ -271,10 +266,9 @@ def _read_ranking(record: Mapping[str, Any]) -> dict[str, float] | None:
     ranking: dict[str, float] = {}
     for place, hit in enumerate(hits):
         document, score, _ = (hit, None, None) if isinstance(hit, int) else parse_hit(hit)
-        document, score = _number_as_text(document), float(-place) if score is None else score
-        if not isinstance(document, str) or not is_number(score, -3e38, 3e38):
-            return None
-        if document in ranking and key != "retrieved_docids":
+        document, score = as_id(document), float(-place) if score is None else score
+        is_repeated = document in ranking and key != "retrieved_docids"
+        if not document or not is_number(score, -3e38, 3e38) or is_repeated:
             return None
         ranking.setdefault(document, float(score))
     return dict(sorted(ranking.items(), key=lambda item: -item[1]))

@@ -225,13 +225,13 @@ class _TrecLines:
         if isinstance(query, dict):  # {"query": {"qid": …, "text": …}, "candidates": […]}
             query = query.get(find_key(query, QUERY) or "")
         if find_key(record, DOCUMENT) and (find_key(record, SCORE_NAMES) or find_key(record, RANK)):
-            self._add_query(_as_id(query), [record])
+            self._add_query(as_id(query), [record])
             return
         nested = [each for each in record.values() if _is_list_of_hits(each) or (each and _is_ranking(each))]
         if len(nested) != 1:
             message = f"the object of query {str(query)[:64]!r} has no list of scored documents"
             raise JSON.refusal(message, _HINT)
-        self._add_query(_as_id(query), nested[0])
+        self._add_query(as_id(query), nested[0])
 
     def _add_query(self, query: str, hits: Any) -> None:
         """Write the hits of a query, an object of scores or a list, as TREC lines.
@@ -267,7 +267,7 @@ class _TrecLines:
             if type(rank) is int and rank >= 0:
                 self.only_grades = False
                 score = 1 / (rank + 1) if score is None else score
-            document_id = _as_id(document_id)
+            document_id = as_id(document_id)
             self._check_id(document_id)
             self._check_score(query, document_id, score)
             yield document_id, rank if type(rank) is int else 0, float(score)
@@ -340,7 +340,7 @@ def _is_list_of_hits(value: Any) -> bool:
     return isinstance(value, list) and (not value or parse_hit(value[0])[0] is not None)
 
 
-def _as_id(value: Any) -> str:
+def as_id(value: Any) -> str:
     """Return an id (a string or a whole number) as text, or an empty string, which is rejected later."""
     return str(value) if isinstance(value, str) or type(value) is int else ""
 

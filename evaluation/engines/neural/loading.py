@@ -152,14 +152,10 @@ USUAL_LENGTH = 512
 def load_roles(resources: Resources, load: Callable[[Path], Loaded]) -> dict[Role, Loaded]:
     """Prepare the process and load the models for queries and documents, once if they are the same."""
     prepare(resources.threads)
-    folders: dict[Role, Path] = {role: part_folder(resources.model, role) for role in ROLES}
+    parts = CheckpointDescription.read(resources.model).parts
+    folders: dict[Role, Path] = {role: resources.model / (role if role in parts else parts[0]) for role in ROLES}
     models = {folder: load(folder) for folder in dict.fromkeys(folders.values())}
     return {role: models[folder] for role, folder in folders.items()}
-
-
-def part_folder(checkpoint: Path, role: Role) -> Path:
-    parts = CheckpointDescription.read(checkpoint).parts
-    return checkpoint / (role if role in parts else parts[0])
 
 
 def resolve_maximum_length(model: Any, checkpoint_length: int | None, requested_tokens: int) -> int:
