@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from evaluation.judgements.answers import Answers, PatternSearch, join_tokens, tokenize
 from evaluation.judgements.labels import Labels, score_labels
+from evaluation.judgements.pattern_check import TEXT_LENGTH
 
 Values = NDArray[np.float64]
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
@@ -104,14 +105,16 @@ def score_responses(
 def _compare(answer: str, correct: Answers, search: PatternSearch) -> tuple[float, float, float]:
     """Return exact match, token F1, and containment. A pattern matches exactly if its first match is the whole answer.
 
-    The F1 of a pattern is its exact match.
+    The F1 of a pattern is its exact match. Patterns are searched in the first `TEXT_LENGTH` characters, for which they
+    were tested, so that no answer makes them slow.
     """
-    contained = correct.count_tokens_until(answer, join_tokens(tokenize(answer)), search) > 0
     if correct.patterns:
-        text = unicodedata.normalize("NFD", answer)
-        matches = (search.search(pattern, text, correct.line) for pattern in correct.patterns)
-        exact = any(match is not None and match.span() == (0, len(text)) for match in matches)
-        return float(exact), float(exact), float(contained)
+        text = unicodedata.normalize("NFD", answer[:TEXT_LENGTH])
+        matches = [search.search(pattern, text, correct.line) for pattern in correct.patterns]
+        spans = [match.span() for match in matches if match]
+        exact = (0, len(text)) in spans and len(answer) <= TEXT_LENGTH
+        return float(exact), float(exact), float(bool(spans))
+    contained = correct.count_tokens_until(answer, join_tokens(tokenize(answer)), search) > 0
     words, correct_words = normalize_answer(answer), [normalize_answer(text) for text in correct.texts]
     f1 = max((token_f1(words, each) for each in correct_words), default=0.0)
     return float(words in correct_words), f1, float(contained)

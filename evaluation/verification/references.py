@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 #: Maximum processor seconds of a pattern in one text, maximum for all slow searches together, and minimum for a slow
 #: search.
 TEXT_SECONDS, RUN_SECONDS, SLOW_SECONDS = 2.0, 30.0, 0.02
+#: Number of an answer's first characters in which patterns are searched.
+PATTERN_LENGTH = 1_000
 _GZIP_MAGIC = b"\x1f\x8b"
 
 #: Numbers of tokens for each document of a ranking: up to the end of an answer (0 without one), and in all.
@@ -458,9 +460,9 @@ def _best_match(response: Any, correct: _Answers | None, compare: Callable[[list
     """Return the highest value over the correct answers; a pattern must match the whole answer."""
     if response is None or correct is None:
         return 0.0
-    text, clock = unicodedata.normalize("NFD", response.answer), _Clock()
+    text, clock = unicodedata.normalize("NFD", response.answer[:PATTERN_LENGTH]), _Clock()
     matches = [clock.search(pattern, text, correct.line) for pattern in correct.patterns]
-    if any(match and match.group() == text for match in matches):
+    if len(response.answer) <= PATTERN_LENGTH and any(match and match.group() == text for match in matches):
         return 1.0
     words = _squad_words(response.answer)
     return max((compare(words, _squad_words(each)) for each in correct.texts), default=0.0)
@@ -470,9 +472,9 @@ def answer_in(queries: Sequence[str], responses: Mapping[str, Any], answers: Map
     """Return 1 for an answer that contains a correct one, otherwise 0: Karpukhin et al. (EMNLP 2020), section 5."""
     clock, values = _Clock(), []
     for query in queries:
-        text = responses[query].answer if query in responses else ""
-        end = answers.get(query, _Answers()).first_end(text, _split_words(text), clock)
-        values.append(float(end > 0))
+        text, correct = responses[query].answer if query in responses else "", answers.get(query, _Answers())
+        text = text[:PATTERN_LENGTH] if correct.patterns else text
+        values.append(float(correct.first_end(text, _split_words(text), clock) > 0))
     return values
 
 

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evaluation.judgements.answers import tokenize
+from evaluation.judgements.pattern_check import check_patterns
 from evaluation.judgements.qrels import Qrels
 from evaluation.runs.answer_runs import MAX_LINES
 from evaluation.runs.forms import read_responses
@@ -145,6 +146,17 @@ def test_a_pattern_matches_the_whole_answer_or_a_part(
     correct = {"q0": {"patterns": [pattern]}}
     scored = score(tmp_path, {"q0": {"answer": answer}}, correct, ["EM", "AnswerF1", "AnswerIn"])
     assert scored.means == {"EM": exact, "AnswerF1": exact, "AnswerIn": contained}
+
+
+@pytest.mark.parametrize(("answer", "contained"), [("paris" + "a c " * 24_000, 1), ("a c " * 24_000 + "paris", 0)])
+def test_patterns_are_searched_in_the_first_characters_of_an_answer(
+    answer: str, contained: float, tmp_path: Path
+) -> None:
+    """An import accepts this pattern, which takes minutes in such an answer as a whole."""
+    patterns = ["(a|b).*c.*d", "par.s"]
+    assert check_patterns({1: patterns}) == {}
+    scored = score(tmp_path, {"q0": {"answer": answer}}, {"q0": {"patterns": patterns}}, ("EM", "AnswerIn"))
+    assert (scored.means["EM"], scored.means["AnswerIn"]) == (0, contained)
 
 
 @pytest.mark.parametrize("letter", ["\u1c8a", "\U00033479"])
