@@ -179,7 +179,7 @@ def _nugget_ids(nuggets: Any) -> set[str]:
     """Return the ids of the nuggets of a query, empty if they are unusable."""
     rows = [row for row in nuggets if isinstance(row, dict)] if isinstance(nuggets, list) else []
     ids = {row["id"] for row in rows if [type(row.get(name)) for name in ("id", "text", "vital")] == [str, str, bool]}
-    return ids if nuggets and len(ids) == len(nuggets) else set()
+    return ids if rows and len(ids) == len(nuggets) else set()
 
 
 def _is_support(support: Any, ids: set[str]) -> bool:

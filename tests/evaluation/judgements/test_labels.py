@@ -106,6 +106,14 @@ def nugget_labels(answer: str, nuggets: dict[str, str]) -> Labels:
     )
 
 
+@pytest.mark.parametrize(
+    "nuggets", [True, 1, "n1", {"n1": "a"}, [], ["n1"], [{"id": ["n1"], "text": "a", "vital": True}]]
+)
+def test_unusable_nuggets_are_a_problem(nuggets: Any) -> None:
+    with pytest.raises(InvalidContent, match="1 line with unusable nuggets"):
+        read_labels(as_file([{"query_id": "q1", "nuggets": nuggets}]))
+
+
 @pytest.mark.parametrize("policy", MergePolicy)
 @pytest.mark.parametrize("new_nuggets", [{"n1": "b"}, {"n1": "a", "n2": "b"}, {"n2": "a"}])
 def test_labels_follow_the_nuggets_of_their_side(policy: MergePolicy, new_nuggets: dict[str, str]) -> None:
