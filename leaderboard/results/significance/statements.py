@@ -80,8 +80,12 @@ class Statement:
 
     @property
     def is_lost_by_correction(self) -> bool:
-        """Whether the difference from the baseline is significant in its own test, but not after correction."""
-        return bool(self.better or self.worse) and self.p_corrected is not None and not self.holds_after_correction
+        """Whether the difference from the baseline is significant in its own test, but not after correction.
+
+        See `EntryCertainty.is_lost_by_correction`.
+        """
+        is_kept = self.p_corrected is None or self.holds_after_correction or len({*(self.ranks or (0, 1))}) == 1
+        return bool(self.better or self.worse) and not is_kept
 
 
 UNKNOWN = Statement()

@@ -63,6 +63,9 @@ def test_a_difference_that_is_significant_without_correction_only_has_its_own_ma
         False, False, True
     ]  # fmt: skip
     assert not certainty._replace(p_baseline=0.07, p_baseline_corrected=0.2).is_lost_by_correction
+    separable = certainty._replace(p_baseline_corrected=0.08, rank_low=1, rank_high=1)
+    assert not separable.is_lost_by_correction, "the tests of all pairs are corrected too"
+    assert separable._replace(rank_high=2).is_lost_by_correction
     lost = property(lambda self: bool(self.delta and -0.3 < self.delta < 0.2005))
     monkeypatch.setattr(EntryCertainty, "is_lost_by_correction", lost)
     plot = drawn("deltas", f"dataset={board.slug}")
