@@ -119,7 +119,8 @@ def _block_bodies(board: Board, rows: Sequence[str]) -> Iterator[str]:
     """Yield `<tbody>` elements: the pinned rows, then each section.
 
     Sections have a head, except rows scored by Runboard, and reported rows if no others are ranked. The heads of
-    incomplete rows and of long sections of reported rows have a checkbox that shows all rows.
+    incomplete rows and of long sections of reported rows have a button that shows all rows: a styled checkbox, which
+    works without a script.
     """
     if board.pinned:
         yield f"<tbody>{_join_rows(rows[: board.pinned])}</tbody>"
@@ -132,14 +133,12 @@ def _block_bodies(board: Board, rows: Sequence[str]) -> Iterator[str]:
         if is_only_ranking or block is Block.SCORED:
             yield f"<tbody>{_join_rows(block_rows)}</tbody>"
             continue
-        label = section_head(board, first_row, len(block_rows))
+        label: str = escape(section_head(board, first_row, len(block_rows)))
         is_long = block is Block.REPORTED and len(block_rows) > SHOWN_REPORTED
-        if is_long:
-            label = _("%(head)s. Show all %(count)d") % {"head": label, "count": len(block_rows)}
-        label = escape(label)
         if block is Block.INCOMPLETE or is_long:
-            checked_attribute = " checked" if board.found < board.total else ""
-            label = f'<label><input type="checkbox"{checked_attribute}> {label}</label>'
+            checkbox = f'<input type="checkbox" class="visually-hidden"{" checked" * (board.found < board.total)}>'
+            words = f"<span>{_('Show all %d') % len(block_rows)}</span><span>{_('Show fewer')}</span>"
+            label += f' <label class="button is-small">{checkbox}{words}</label>'
         head = f'<th colspan="{len(board.shown) + 1}" scope="rowgroup"><span>{label}</span></th>'
         yield f'<tbody class="block"><tr>{head}</tr></tbody>'
         name = block.name.lower().replace("_", "-") + (" is-long" if is_long else "")

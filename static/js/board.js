@@ -64,6 +64,8 @@
     for (const other of panels()) if (other !== event.target && !event.target.contains(other)) other.open = false;
   }, true);
   document.addEventListener("keydown", (event) => {
+    // The buttons that unfold sections are styled checkboxes, which only the space bar would activate.
+    if (event.key === "Enter" && event.target.matches(".block input")) event.target.click();
     if (event.key !== "Escape") return;
     for (const details of panels()) {
       details.open = false;

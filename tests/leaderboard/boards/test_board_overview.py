@@ -60,7 +60,7 @@ def blocks(page: str) -> dict[str, list[str]]:
     found, head, page = {}, "", page.partition("</thead>")[2].partition("</table>")[0]
     for kind, body in re.findall(r"<tbody([^>]*)>(.*?)</tbody>", page, re.DOTALL):
         if 'class="block"' in kind:
-            head = re.sub("<[^>]+>", "", body).strip()
+            head = re.sub("<[^>]+>", "", body.partition("<label")[0]).strip()
         else:
             found[head] = re.findall(r'<th scope="row" class="name"><a [^>]*>([^<]*)<', body)
     return found
@@ -230,10 +230,10 @@ def test_incomplete_rows_are_folded_unless_the_order_or_a_filter_asks_for_them(c
     page = text(client, address)
     folded = "1 incomplete row: no comparable result on some of the datasets"
     assert blocks(page) == {"": ["whole"], folded: ["part"]}
-    assert '<input type="checkbox"> ' in page
+    assert '<input type="checkbox" class="visually-hidden"><span>Show all 1</span>' in page
     assert '<tbody class="is-incomplete">' in page
     found = text(client, address + "?q=part")
-    assert '<input type="checkbox" checked> ' in found, "who searches sees what is found"
+    assert '<input type="checkbox" class="visually-hidden" checked>' in found, "who searches sees what is found"
     for query in ("?sort=one", "?sort=common-mean"):
         assert blocks(text(client, address + query)) == {"": ["part", "whole"]}
     assert blocks(text(client, address + "?sort=two")) == {"": ["whole"], folded: ["part"]}
@@ -248,7 +248,7 @@ def test_long_sections_of_reported_rows_show_ten_rows_until_all_are_asked_for(cl
         for number in range(count):
             report(dataset, source, f"{name} {number}", ndcg=0.1 + number / 100)
     page = text(client, f"/datasets/{dataset.slug}/")
-    assert page.count('<input type="checkbox"> ') == 1
+    assert page.count('<input type="checkbox" class="visually-hidden">') == 1
     assert "Show all 11" in page
     assert page.count('class="is-reported is-long"') == 1
     assert "Show all 1" not in text(client, f"/datasets/{dataset.slug}/?q=short")
