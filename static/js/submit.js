@@ -119,6 +119,17 @@
     if (input.hasAttribute("data-check-at-once") && input.files.length) checkAlone();
   });
 
+  // A file that cannot be scored is not submitted until it, or its dataset, changes.
+  function allowSubmission(allowed) {
+    const button = form() && form().querySelector("button[value=submit]");
+    if (button) button.disabled = !allowed;
+  }
+  const isValid = () => !document.querySelector("#check-result .is-invalid");
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("input[type=file], input[name^='upload:'], select[data-dataset]")) allowSubmission(true);
+  });
+  allowSubmission(isValid());
+
   function checkAlone() {
     const check = form().querySelector("button[value=check]");
     if (!check || sending) return;
@@ -287,6 +298,7 @@
     }
     showRounds();
     showSystem();
+    allowSubmission(isValid());
     const shown = new Set([...lists.values()].flatMap((list) => list.uploads).map((upload) => upload.id));
     for (const box of main.querySelectorAll("input[name^='upload:']")) if (shown.has(box.value)) box.closest(".kept-upload").remove();
     const found = ["#verdict", ".notice.is-error, .notice.is-warning", "h1"].map((each) => main.querySelector(each)).find(Boolean);

@@ -61,6 +61,10 @@ def test_a_run_is_checked_submitted_and_followed_without_a_reload(
     expect(heading).to_be_focused()
     expect(heading).to_be_in_viewport()
     assert heading.evaluate("one => one.clientWidth") > 300
+    submit = page.get_by_role("button", name="Submit", exact=True)
+    expect(submit).to_be_disabled()
+    page.get_by_label("System name").fill("Another name")
+    expect(submit).to_be_disabled()
     fill_form(page, run)
     # A chosen file is checked immediately and stored, so it need not be chosen again.
     expect(page.get_by_text("The run can be scored")).to_be_visible()
