@@ -129,8 +129,7 @@ def badge_data(request: HttpRequest, slug: str) -> HttpResponse:
 
 def _badge(request: HttpRequest, slug: str) -> Badge:
     """Return the system's badge for the requested dataset and measure. Raises Http404 if there is none."""
-    measure = canonical_name(request.GET.get("measure", ""))
-    badge = system_badge(slug, request.GET.get("dataset", ""), measure)
+    badge = system_badge(slug, request.GET.get("dataset", ""), canonical_name(request.GET.get("measure", "")))
     if badge is None:
         raise Http404
     return badge

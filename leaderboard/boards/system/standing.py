@@ -302,10 +302,10 @@ class Badge(NamedTuple):
 
 
 def system_badge(system_slug: str, dataset_slug: str, measure: str) -> Badge | None:
-    """Return the badge of a system's best result on a dataset's board, with its score and rank.
+    """Return the badge of a system's best result on a dataset's board, with its score, rank, and range of ranks.
 
     The default dataset is the first by name with a result of the system, and the default measure the primary one.
-    Returns None for an unknown system, dataset, or measure. Takes at most five database queries.
+    Returns None for an unknown system, dataset, or measure. Takes about ten database queries.
     """
     entries = Entry.objects.filter(visibility__in=Entry.SEEN).exclude(dataset__state="preparing")
     system = System.objects.filter(slug=system_slug, pk__in=entries.values("system_id")).first()
@@ -332,7 +332,9 @@ def system_badge(system_slug: str, dataset_slug: str, measure: str) -> Badge | N
         reason = best_entry.reference_name if standing.ranked_in == REFERENCE else "earlier judgments"
         return Badge(label, f"{value:.3f}, {reason}", "grey")
     kind = "" if standing.ranked_in == SCORED else f" {standing.ranked_in}"
-    return Badge(label, f"{value:.3f} · {standing.rank} of {standing.peer_count}{kind}", "blue")
+    low, high = statements([dataset.pk])[dataset.pk].for_entry(best_entry.pk, measure).ranks or (0, 0)
+    ranks = f"{standing.rank} (range {low}–{high})" if low < high else standing.rank
+    return Badge(label, f"{value:.3f} · {ranks} of {standing.peer_count}{kind}", "blue")
 
 
 def text_width(text: str) -> int:

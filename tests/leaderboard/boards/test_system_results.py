@@ -64,6 +64,17 @@ def test_a_result_has_what_its_datasets_board_says_of_it(client: Client) -> None
         assert head in page
 
 
+def test_a_badge_states_the_range_of_ranks_that_the_tests_leave_open(client: Client) -> None:
+    dataset = scored_dataset(name="Judged", measures=["nDCG@10"])
+    entries = [
+        score_queries(dataset, name, spread(mean, number), baseline=name == "BM25")
+        for number, (name, mean) in enumerate({"BM25": 0.4, "First": 0.601, "Second": 0.6, "Last": 0.2}.items())
+    ]
+    compute_certainty(dataset)
+    badges = (f"/systems/{entry.system.slug}/badge.json" for entry in entries[2:])
+    assert [client.get(badge).json()["message"] for badge in badges] == ["0.600 · 2 (range 1–2) of 4", "0.200 · 4 of 4"]
+
+
 def test_a_lower_score_on_hidden_judgments_was_not_tested(client: Client) -> None:
     dataset = scored_dataset(name="Judged", measures=["nDCG@10"], hidden=True)
     slugs = {}
