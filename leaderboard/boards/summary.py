@@ -403,8 +403,7 @@ class _Leader:
             return _("not known yet")
         if self.board.views:
             return _("not tested")
-        is_reported = self.best.ranked_in == REPORTED
-        return _("not testable: the source gives no per-query scores") if is_reported else ""
+        return _("not testable: the source gives no per-query scores") if self.best.ranked_in == REPORTED else ""
 
     def _cheapest(self) -> tuple[Row | None, float | None, str]:
         """Return the fastest system with a score near the best one, its latency, and the cost of the best system."""

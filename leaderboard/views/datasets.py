@@ -168,8 +168,7 @@ def _switched_rescore(slug: str, number: int) -> tuple[Rescore, dict[str, Any]]:
 
 def visible_dataset(request: HttpRequest, slug: str) -> Dataset:
     """Return the dataset with this slug. Raises Http404 if the visitor may not see it, or it does not exist."""
-    datasets = Dataset.objects.select_related("current_version", "current_qrels")
-    dataset = get_object_or_404(datasets, slug=slug)
+    dataset = get_object_or_404(Dataset.objects.select_related("current_version", "current_qrels"), slug=slug)
     if not may_see_dataset(request.user, dataset):
         raise Http404
     return dataset
@@ -202,6 +201,5 @@ def dataset_file(request: HttpRequest, slug: str, name: str) -> HttpResponseBase
 @never_cache
 def rolling_benchmark(request: HttpRequest, slug: str) -> HttpResponse:
     """Show a rolling benchmark with its batches and the gap of each system over time."""
-    source = get_object_or_404(TopicSource, slug=slug)
-    context = {"section": "benchmarks", **rolling_benchmark_page(source)}
+    context = {"section": "benchmarks", **rolling_benchmark_page(get_object_or_404(TopicSource, slug=slug))}
     return render(request, "leaderboard/rolling_benchmark.html", context)

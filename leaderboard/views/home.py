@@ -59,13 +59,12 @@ FACETS: Mapping[str, tuple[str, Callable[[BoardCard], str]]] = {
 SORTS: Mapping[str, tuple[str, Callable[[BoardCard], Any]]] = {
     "name": ("Name", lambda card: card.about["name"].casefold()),
     "changed": ("Last change", lambda card: -(card.at.timestamp() if card.at else 0)),
-    "results": ("Number of results", lambda card: -card.about["number"]),
+    "results": ("Number of results", lambda card: -card.board.total),
 }
 
 
 def _list_variant(request: HttpRequest) -> PageVariant:
-    names = (*FACETS, "sort")
-    view = "\n".join(request.GET.get(name, "") for name in names)
+    view = "\n".join(request.GET.get(name, "") for name in (*FACETS, "sort"))
     return PageVariant(view, common=not view.strip())
 
 
@@ -84,11 +83,12 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
         visible_cards = [card for card in visible_cards if not selection or value(card) == selection]
     sort = choice(request.GET, "sort", SORTS) or "name"
     visible_cards.sort(key=SORTS[sort][1])
+    benchmarks = sorted(cards.benchmarks, key=SORTS[sort][1])
     filtered = any(selection for *_, selection in facets)
     visible_ids = {card.about["pk"] for card in visible_cards}
     context = {
         "section": "benchmarks",
-        "benchmarks": [card for card in cards.benchmarks if not filtered or card.about["datasets"] & visible_ids],
+        "benchmarks": [card for card in benchmarks if not filtered or card.about["datasets"] & visible_ids],
         "takes_runs": [card for card in visible_cards if card.about["takes_runs"]],
         "reported": [card for card in visible_cards if not card.about["takes_runs"]],
         "any": bool(cards.datasets),

@@ -84,8 +84,9 @@ class Statement:
 
         See `EntryCertainty.is_lost_by_correction`.
         """
-        is_kept = self.p_corrected is None or self.holds_after_correction or len({*(self.ranks or (0, 1))}) == 1
-        return bool(self.better or self.worse) and not is_kept
+        return (
+            bool(self.better or self.worse) and (self.p_corrected or 0) >= ALPHA and len({*(self.ranks or (0, 1))}) > 1
+        )
 
 
 UNKNOWN = Statement()

@@ -133,6 +133,10 @@ def test_boards_are_listed_by_facets_and_reported_ones_are_folded(client: Client
     clear_page_cache()
     assert 'href="/benchmarks/german/"' in client.get("/benchmarks/?language=de").content.decode()
     assert 'href="/benchmarks/german/"' not in client.get("/benchmarks/?judgements=hidden").content.decode()
+    by_name = re.findall(r'board-card"><h3><a [^>]*>([^<]*)', client.get("/benchmarks/?sort=name").content.decode())
+    assert len(by_name) > 2
+    assert by_name == sorted(by_name, key=str.casefold)
+    assert client.get("/benchmarks/?sort=results").status_code == 200
     refused = client.get("/benchmarks/?task=nonsense")
     assert refused.status_code == 400
     assert "bug search" in refused.content.decode()
