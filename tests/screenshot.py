@@ -1,4 +1,6 @@
-"""Take the README's screenshots: a board of the demo site in light and dark mode, written to docs/images/.
+"""Take the screenshots of a board of the demo site in light and dark mode, written to docs/images/.
+
+The README shows `board-*.png`. *Read a board* shows `parts-*.png`, which have numbers at the parts that it explains.
 
 .venv/bin/python -m tests.screenshot
 """
@@ -19,10 +21,35 @@ IMAGES = ROOT / "docs" / "images"
 #: A published table of the demo site: it is the same on every machine, unlike boards with measured latencies.
 BOARD = "/benchmarks/beir/"
 SIZE = {"width": 1280, "height": 800}
+#: Parts of a board in the order in which *Read a board* lists them.
+PARTS = (".board-head", ".verdict .headline", ".verdict .forest", ".board-bar", "#board-table")
+#: Adds a numbered disc at the upper left corner of each part.
+ADD_NUMBERS = """selectors => selectors.forEach((selector, index) => {
+  const { left, top } = document.querySelector(selector).getBoundingClientRect(), disc = document.createElement("b");
+  disc.textContent = index + 1;
+  Object.assign(disc.style, {
+    position: "absolute", left: `${left - 28}px`, top: `${top}px`, width: "22px", height: "22px", zIndex: 9,
+    borderRadius: "11px", background: "#c2410c", color: "#fff", font: "600 13px/22px sans-serif", textAlign: "center",
+  });
+  document.body.append(disc);
+})"""
+
+
+def take_pictures(site: str) -> None:
+    """Save a picture with numbers and one without per color scheme."""
+    with sync_playwright() as playwright:
+        chromium = browser.launch(playwright)
+        for scheme in ("light", "dark"):
+            page = chromium.new_page(viewport=SIZE, color_scheme=scheme, device_scale_factor=1)
+            page.goto(f"{site}{BOARD}", wait_until="networkidle")
+            page.screenshot(path=IMAGES / f"board-{scheme}.png")
+            page.evaluate(ADD_NUMBERS, PARTS)
+            page.screenshot(path=IMAGES / f"parts-{scheme}.png")
+        chromium.close()
 
 
 def main() -> int:
-    """Start a demo site in a temporary folder, save one picture per color scheme, and stop the site."""
+    """Start a demo site in a temporary folder, take the pictures, and stop the site."""
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
@@ -36,13 +63,7 @@ def main() -> int:
         )
         try:
             site.wait_for("Ready in", 600)
-            with sync_playwright() as playwright:
-                chromium = browser.launch(playwright)
-                for scheme in ("light", "dark"):
-                    page = chromium.new_page(viewport=SIZE, color_scheme=scheme, device_scale_factor=1)
-                    page.goto(f"http://127.0.0.1:{port}{BOARD}", wait_until="networkidle")
-                    page.screenshot(path=IMAGES / f"board-{scheme}.png")
-                chromium.close()
+            take_pictures(f"http://127.0.0.1:{port}")
         finally:
             site.end()
     return 0

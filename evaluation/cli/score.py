@@ -70,7 +70,7 @@ def add_parser(subparsers: Subparsers) -> None:
     compare = subparsers.add_parser(
         "compare",
         help="compare runs with the first one",
-        description="Compare runs with the first one: mean differences, 95 % intervals, two-sided randomization tests "
+        description="Compare runs with the first one: mean differences, 95% intervals, two-sided randomization tests "
         "with Holm's correction, and numbers of queries won, equal, and lost.",
     )
     compare.add_argument("--qrels", required=True, type=Path, help="TREC qrels, or BEIR's test.tsv")

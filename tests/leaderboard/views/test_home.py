@@ -147,7 +147,7 @@ def test_documents_are_pages_whose_links_and_anchors_lead_somewhere(client: Clie
     pages["/docs/"] = client.get("/docs/").content.decode()
     assert "/docs/architecture/" not in "".join(pages.values())
     assert re.search(
-        r'<img src="/static/board-light[^"]*\.png#only-light" alt="The BEIR board', pages["/docs/read-a-board/"]
+        r'<img src="/static/parts-light[^"]*\.png#only-light" alt="The BEIR board', pages["/docs/read-a-board/"]
     )
     for address, page in pages.items():
         assert '<nav class="docs-nav"' in page
