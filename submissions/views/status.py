@@ -35,12 +35,11 @@ QUEUES = {
 def status(request: HttpRequest) -> HttpResponse:
     """Show which parts of the site work, the queues, and the latest public result."""
     queues = {queue.name: queue for queue in job_queues()}
-    has_disk_space, has_scorers = disk_state() == "ok", queues[Job.Queue.SCORE].workers > 0
     parts = [
         (_("Pages and results"), True, ""),  # without the database, this page would not load
         (_("Message broker"), broker_answers(), _("Pages load and jobs start more slowly than usual.")),
-        (_("Uploads"), has_disk_space, _("The disk is full. Uploads are refused until there is space.")),
-        (_("Scoring"), has_scorers, _("No worker is online. Submissions wait until one is.")),
+        (_("Uploads"), disk_state() == "ok", _("The disk is full. Uploads are refused until there is space.")),
+        (_("Scoring"), queues[Job.Queue.SCORE].workers > 0, _("No worker is online. Submissions wait until one is.")),
     ]
     is_stuck = any(queue.waiting and queue.problem for queue in queues.values())
     public = EntryQuerySet(Entry).public().select_related("system", "dataset")
@@ -49,6 +48,7 @@ def status(request: HttpRequest) -> HttpResponse:
         "parts": parts,
         "queues": [(label, queues[name]) for name, label in QUEUES.items()],
         "works": all(available for _name, available, _note in parts) and not is_stuck,
+        "without_workers": [label for name, label in QUEUES.items() if not queues[name].workers],
         "newest": public.order_by("-published_at").first(),
     }
     return render(request, "submissions/status.html", context)
