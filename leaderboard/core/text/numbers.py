@@ -23,12 +23,15 @@ def format_value(value: float | None, decimals: int) -> str:
 
 
 def signed(value: float | None, decimals: int, *, percent: bool = False) -> str:
-    """Format a difference with its sign, or a dash if it is missing; `percent` multiplies it by 100."""
+    """Format a difference with its sign, or a dash if it is missing; `percent` multiplies it by 100.
+
+    Rounding to `DIGITS` first removes floating-point noise, so that figures and tables show the same text.
+    """
     if value is None:
         return "—"
     if value == 0:
         return f"±{0:.{decimals}f}"
-    return f"{value * 100 if percent else value:+.{decimals}f}".replace("-", MINUS)
+    return f"{round(value, DIGITS) * (100 if percent else 1):+.{decimals}f}".replace("-", MINUS)
 
 
 def signed_percent(ratio: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leaderboard.core.text.numbers import parse_number
+from leaderboard.core.text.numbers import parse_number, signed
 from leaderboard.core.text.plain import safe_cell
 
 
@@ -14,6 +14,10 @@ from leaderboard.core.text.plain import safe_cell
 ])  # fmt: skip
 def test_a_number_is_ascii_digits_that_fit_a_key(text: str, number: int | None) -> None:
     assert parse_number(text) == number
+
+
+def test_floating_point_noise_does_not_change_the_text_of_a_difference() -> None:
+    assert signed(-0.0095, 3) == signed(-0.0095 - 1e-15, 3) == signed(-0.0095 + 1e-15, 3)
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1+2", "-1-cmd", "+A1", "@sum", "\t1", "+0.1 to =1"])
