@@ -40,6 +40,8 @@ MAX_NAMES, QUERY_HEIGHT = 40, 18
 MAX_HEATMAP_SYSTEMS, MAX_HEATMAP_QUERIES, MAX_LABELS = 20, 50, 12
 #: Maximum number of queries in the heat map on a phone, so that each cell can be touched.
 MAX_NARROW_QUERIES = 16
+#: Name of the line, and of its axis, for a measure whose values are 0 and 1.
+SHARE = "share of systems with 1"
 
 
 def has_open_judgements(dataset: Mapping[str, Any]) -> bool:
@@ -82,7 +84,7 @@ def build_difficulty(request: FigureRequest) -> Plot:
         layout=go.Layout(
             height=400,
             xaxis={"title_text": "queries, hardest to easiest", "range": [0.5, queries + 0.5]},
-            yaxis={"title_text": measure, "rangemode": "tozero"},
+            yaxis={"title_text": SHARE if traces[0].name == SHARE else measure, "rangemode": "tozero"},
             hovermode="closest",
         ),
         table=Table.from_columns(
@@ -128,7 +130,7 @@ def _difficulty_traces(
     # Only values that are all 0 or 1 have this deviation.
     if np.allclose(values.deviation**2 * (values.systems - 1), values.systems * values.mean * (1 - values.mean)):
         style, hover = {"color": INK, "width": 2, "shape": "hvh"}, "query %{x}<br>%{y:.0%}<extra></extra>"
-        return [line_trace("share of systems with 1", ranks, smooth(values.mean), style, hovertemplate=hover)]
+        return [line_trace(SHARE, ranks, smooth(values.mean), style, hovertemplate=hover)]
     low, median_values, high = (smooth(row) for row in values.quantiles)
     hover = "query %{x}<br>median %{y:.3f}<extra></extra>"
     median = line_trace("median", ranks, median_values, {"color": INK, "width": 2}, hovertemplate=hover)
