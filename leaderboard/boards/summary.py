@@ -249,6 +249,7 @@ class _Leader:
         elif relative is None:
             lead = _("has the best %(measure)s, %(score)s")
             lead %= {"measure": measure, "score": format_value(self.score, 3)}
+            lead += _(" (differences not tested)") if self._untested_reason() else ""
         else:
             is_ahead = (relative < 0) == self.lower or relative == 0
             lead = _("leads %(baseline)s by %(percent)s") if is_ahead else _("is %(percent)s behind %(baseline)s")
@@ -401,9 +402,9 @@ class _Leader:
             return ""
         if self.board.pending_columns:
             return _("not known yet")
-        if self.board.views:
-            return _("not tested")
-        return _("not testable: the source gives no per-query scores") if self.best.ranked_in == REPORTED else ""
+        if self.best.ranked_in == REPORTED and not self.board.views:
+            return _("not testable: the source gives no per-query scores")
+        return _("not tested")
 
     def _cheapest(self) -> tuple[Row | None, float | None, str]:
         """Return the fastest system with a score near the best one, its latency, and the cost of the best system."""
