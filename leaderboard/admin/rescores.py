@@ -205,8 +205,7 @@ class RescoreAdmin(JudgingAdmin):
         """Send the comparison as CSV."""
         rescore = self.get_row(request, key)
         text = as_csv(_visible_comparison(request, rescore), hidden=rescore.dataset.hidden)
-        name = f"{rescore.dataset.slug}-rescore-{rescore.pk}.csv"
-        return send_text(text, name, "text/csv; charset=utf-8")
+        return send_text(text, f"{rescore.dataset.slug}-rescore-{rescore.pk}.csv", "text/csv; charset=utf-8")
 
     def act_view(self, request: HttpRequest, key: int, act: str) -> HttpResponse:
         """Ask for a reason, then carry out the decision `act`, a key of `DECISIONS`, or list problems."""

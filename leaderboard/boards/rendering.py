@@ -6,7 +6,6 @@ A page has up to ten thousand cells, so properties that are common to a column a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
@@ -194,14 +193,15 @@ class ColumnWriter:
         texts, attributes, paddings = _WRITERS[self.column.kind](self)
         if css_class:
             attributes = repeat(f' class="{css_class.rstrip()}"')
+        plain = list(zip(texts, values, (row.ranking for row in self.board.rows), strict=True))
         for ranking in self.kinds:
-            for marked_values, tag in ((self.board.best, "b"), (self.board.second, "u")):
-                value, position = marked_values.get((key, ranking)), -1
-                with suppress(ValueError):  # `index` raises ValueError after the last one.
-                    while value is not None:
-                        position = values.index(value, position + 1)
-                        if self.board.rows[position].ranking == ranking:
-                            texts[position] = f"<{tag}>{texts[position]}</{tag}>"
+            tags = dict[str, str]()  # By text, because values that look equal are marked equally.
+            for marked_values, tag in ((self.board.second, "u"), (self.board.best, "b")):
+                if (best := marked_values.get((key, ranking))) is not None:
+                    tags |= {text: tag for text, value, kind in plain if value == best and kind == ranking}
+            for position, (text, _value, kind) in enumerate(plain if tags else ()):
+                if kind == ranking and text in tags:
+                    texts[position] = f"<{tags[text]}>{text}</{tags[text]}>"
         if "" in texts:
             empty_cell = "", f' class="{css_class}none"', "—"
             parts = (part if part[2] else empty_cell for part in zip(paddings, attributes, texts, strict=False))

@@ -47,5 +47,4 @@ def page_summary(context: template.Context) -> str:
         subject = context.get(name)
         if not summary and isinstance(subject, dict):
             summary = first_sentence(subject.get("description") or "")
-    text = " ".join((summary or SITE).split())
-    return shorten(text, MAX_LENGTH)
+    return shorten(" ".join((summary or SITE).split()), MAX_LENGTH)
