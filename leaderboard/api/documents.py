@@ -72,7 +72,7 @@ def reference(request: HttpRequest, section: str = "") -> HttpResponse:
         raise Http404
     pages = [(o["name"], o["anchor"], name) for name, part in sections.items() for o in part["objects"]]
     context = {
-        "section": "api",
+        "section": "docs",
         "address": page.address,
         "sections": sections.values(),
         "described": sections.get(section),

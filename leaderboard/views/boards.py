@@ -73,7 +73,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
         agreements = blocking_agreements(row, request.user) if needs_registration else []
         files = [] if agreements else visible_files(row, request.user)
         return {
-            "section": "datasets", "share_image": absolute(request, reverse("dataset_share", args=[slug])),
+            "section": "leaderboards", "share_image": absolute(request, reverse("dataset_share", args=[slug])),
             "feed": reverse("dataset_atom", args=[slug]), "statistics": statistics,
             "sparse": (statistics["relevant_per_query"] or SPARSE) < SPARSE,
             "judges": describe_judges(judged_by, hidden=dataset["hidden"])[0], "policy": policy_from_columns(dataset),
@@ -104,7 +104,7 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
         if any(facts.qrels_id is not None for facts in (member.facts, *(part.facts for part in member.parts)))
     ]
     context = {
-        "section": "benchmarks",
+        "section": "leaderboards",
         "share_image": absolute(request, reverse("benchmark_share", args=[slug])),
         "feed": reverse("benchmark_atom", args=[slug]),
         "rounds": benchmark_rounds(page.benchmark["pk"]) if page.benchmark["has_rounds"] else [],
@@ -182,7 +182,7 @@ def past_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kin
         return _no_board(request, slug, at, kind)
     path = permalink(kind, slug, at)
     context = {
-        "section": f"{kind}s",
+        "section": "leaderboards",
         "kind": kind,
         "at": at,
         "since": page.at,

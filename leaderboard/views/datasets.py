@@ -79,7 +79,7 @@ def queries(request: HttpRequest, slug: str) -> HttpResponse:
         href = path + state.with_values(sort=key, order=order).query_string()
         heads.append((key, label, note, href, f"{listing.order}ending" if sorted_by else ""))
     context = {
-        "section": "datasets",
+        "section": "leaderboards",
         "dataset": collection.dataset,
         "list": listing,
         "text": state.text,
@@ -107,7 +107,7 @@ def _query(request: HttpRequest, slug: str, query_id: str) -> HttpResponse:
     if page is None:
         raise Http404
     context = {
-        "section": "datasets",
+        "section": "leaderboards",
         "dataset": collection.dataset,
         "page": page,
         "state": state,
@@ -137,7 +137,7 @@ def rescore(request: HttpRequest, slug: str, number: int) -> HttpResponse:
         public=True,
     )
     context = {
-        "section": "datasets", "dataset": dataset, "rescore": row, "number": number, "table": table,
+        "section": "leaderboards", "dataset": dataset, "rescore": row, "number": number, "table": table,
         "stays": unmoved_results(comparison, public=True),
         "quarantined": quarantined.select_related("system").order_by("system__name", "pk"),
     }  # fmt: skip
@@ -201,5 +201,5 @@ def dataset_file(request: HttpRequest, slug: str, name: str) -> HttpResponseBase
 @never_cache
 def rolling_benchmark(request: HttpRequest, slug: str) -> HttpResponse:
     """Show a rolling benchmark with its batches and the gap of each system over time."""
-    context = {"section": "benchmarks", **rolling_benchmark_page(get_object_or_404(TopicSource, slug=slug))}
+    context = {"section": "leaderboards", **rolling_benchmark_page(get_object_or_404(TopicSource, slug=slug))}
     return render(request, "leaderboard/rolling_benchmark.html", context)

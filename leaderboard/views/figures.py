@@ -65,7 +65,7 @@ def figure(request: HttpRequest, figure_request: FigureRequest) -> HttpResponse:
     """Show a figure with its table and choices."""
     plot, (board_name, board_url) = figure_request.plot(), _board_link(figure_request)
     context = {
-        "section": "benchmarks",
+        "section": "leaderboards",
         "figure": figure_request.figure,
         "asked": figure_request,
         "plot": plot,
@@ -107,5 +107,5 @@ def figures(request: HttpRequest) -> HttpResponse:
     return render(
         request,
         "leaderboard/figures.html",
-        {"section": "figures", "figures": list(FIGURES.values()), "benchmarks": lists.benchmarks()},
+        {"section": "docs", "figures": list(FIGURES.values()), "benchmarks": lists.benchmarks()},
     )

@@ -87,7 +87,7 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
     filtered = any(selection for *_, selection in facets)
     visible_ids = {card.about["pk"] for card in visible_cards}
     context = {
-        "section": "benchmarks",
+        "section": "leaderboards",
         "benchmarks": [card for card in benchmarks if not filtered or card.about["datasets"] & visible_ids],
         "takes_runs": [card for card in visible_cards if card.about["takes_runs"]],
         "reported": [card for card in visible_cards if not card.about["takes_runs"]],

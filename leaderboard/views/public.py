@@ -42,7 +42,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
     weights = {configuration["checkpoint"].get("parameters") for configuration in configurations}
     baseline = baselines_label(result.baseline_name for result in results)
     context = {
-        "section": "system",
+        "section": "leaderboards",
         "system": facts,
         "results": results,
         "headline": tables.headline(results),
@@ -81,7 +81,7 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
     facts = team_facts(slug)
     if facts is None:
         raise Http404
-    return render(request, "leaderboard/team.html", {"section": "team", "team": facts})
+    return render(request, "leaderboard/team.html", {"section": "leaderboards", "team": facts})
 
 
 def _badge_variant(request: HttpRequest) -> PageVariant:
@@ -95,7 +95,7 @@ def author(request: HttpRequest, slug: str) -> HttpResponse:
     facts = author_facts(slug)
     if facts is None:
         raise Http404
-    return render(request, "leaderboard/author.html", {"section": "author", "author": facts})
+    return render(request, "leaderboard/author.html", {"section": "leaderboards", "author": facts})
 
 
 def embeddable(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:

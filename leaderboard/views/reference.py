@@ -25,7 +25,7 @@ from leaderboard.results.protection import HIDDEN_DECIMALS
 def measures(request: HttpRequest) -> HttpResponse:
     """Show all measures with names, formulas and sources, and the rules that apply to all."""
     context = {
-        "section": "measures",
+        "section": "docs",
         "families": FAMILIES.values(),
         "default_measures": DEFAULT_MEASURES,
         "specification": SPEC_VERSION,
@@ -41,7 +41,7 @@ def measures(request: HttpRequest) -> HttpResponse:
 def formats(request: HttpRequest) -> HttpResponse:
     """Show formats of runs and datasets, limits, and all problem codes."""
     context = {
-        "section": "formats",
+        "section": "docs",
         "file_codes": codes_about("file"),
         "request_codes": codes_about("request"),
         "checkpoint_codes": [
@@ -67,7 +67,7 @@ def efficiency(request: HttpRequest) -> HttpResponse:
         valid = next((price for price in prices if price.valid_from <= today), None)
         machines.append({"machine": machine, "prices": [(price, price == valid) for price in prices]})
     context = {
-        "section": "measures",
+        "section": "docs",
         "protocol": {
             "name": protocol.PROTOCOL,
             "depth": protocol.DEPTH,

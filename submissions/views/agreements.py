@@ -63,7 +63,7 @@ def _agreement_page(request: HttpRequest, agreement: Agreement) -> HttpResponse:
         else None
     )
     context = {
-        "section": "datasets" if agreement.dataset_id else "rounds",
+        "section": "leaderboards" if agreement.dataset_id else "rounds",
         "agreement": agreement,
         "subject": agreement.subject,
         "since": versions.filter(id=agreement.pk, version=agreement.version).order_by("history_id").first(),

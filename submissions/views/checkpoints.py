@@ -262,7 +262,7 @@ def submit_model(request: HttpRequest) -> HttpResponse:
 def models(request: HttpRequest) -> HttpResponse:
     """Show supported kinds, engines, parameters, model types, prompts, limits, and error codes."""
     context = {
-        "section": "models",
+        "section": "docs",
         "kinds": reference.kinds(),
         "engines": list(ENGINES.values()),
         "library": library_models().version,

@@ -295,7 +295,7 @@ def challenge(request: HttpRequest, slug: str) -> HttpResponse:
     open_challenges = Challenge.objects.filter(system=system, raised_by=person, state=Challenge.State.OPEN)
     open_ids = set(open_challenges.values_list("pk", flat=True))
     context = {
-        "section": "system",
+        "section": "leaderboards",
         "system": system,
         "form": form,
         "may": not permissions.get_systems(person).filter(pk=system.pk).exists(),  # members correct the system instead
