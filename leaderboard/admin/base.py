@@ -229,7 +229,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         context: dict[str, Any] = {"tools": [], "acts": [], "title": str(obj), "subtitle": ""}
         if obj is not None and request.method == "GET":
             actions = self.get_actions(request)
-            acts = [(name, actions[name][0].button) for name in self.acts(obj) if name in actions]
+            acts = [(name, actions[name][0]) for name in self.acts(obj) if name in actions]
             context |= {"tools": self.tools(request, obj), "acts": acts}
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
 

@@ -137,10 +137,10 @@ class ReviewAdmin(ReadOnlyAdmin):
     @admin.display(description="decision")
     def decide(self, obj: Any) -> str:
         """Return a button for each action that suits the row; the list has a form for each row."""
-        buttons = ((obj.pk, name, getattr(self, name).button) for name in self.acts(obj))
-        return format_html_join(
-            " ", '<button class="button" form="decide-{}" name="action" value="{}">{} …</button>', buttons
-        )
+        acts = ((name, getattr(self, name)) for name in self.acts(obj))
+        buttons = ((act.danger * " is-danger", obj.pk, name, act.button) for name, act in acts)
+        html = '<button class="button is-small{}" form="decide-{}" name="action" value="{}">{} …</button>'
+        return format_html_join(" ", html, buttons)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +175,7 @@ class Operation:
     report: Callable[[Any, Mapping[str, Any]], str] | None = None
     guards_command: bool = False
     arguments: Mapping[str, str] = field(default_factory=dict)
+    do_not_call_in_templates = True
 
     def __call__(self, page: admin.ModelAdmin, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         """Show the form; after confirmation, act on all selected rows in one transaction and redirect to the list.

@@ -97,13 +97,11 @@ def task_groups(request: HttpRequest, app_label: str | None = None) -> list[dict
     positions = {name: (task, number) for task, names in TASKS.items() for number, name in enumerate(names)}
     groups: dict[str, list[Any]] = {task: [] for task in TASKS}
     for entry in (entry for group in lists for entry in group["models"]):
-        entry["add_url"] = None  # Lists and the index link to the pages that start a task.
         groups[positions.get(entry["model"]._meta.model_name, (last_task, 99))[0]].append(entry)
     return [
         {
             "name": task,
             "app_label": slugify(task),
-            "app_url": f"{reverse('admin:index')}#{slugify(task)}",
             "models": sorted(models, key=lambda row: positions.get(row["model"]._meta.model_name, (last_task, 99))[1]),
         }
         for task, models in groups.items()

@@ -83,12 +83,6 @@ class User(AbstractUser):
     def _rights_suspended(self) -> bool:
         return self.restrained and (self.is_staff or self.is_superuser)
 
-    def get_full_name(self) -> str:
-        return self.name
-
-    def get_short_name(self) -> str:
-        return self.name
-
 
 class Team(models.Model):
     """A team, which owns results on boards. Single users have a team with one member."""
