@@ -187,7 +187,7 @@ class EntryAdmin(ReadOnlyAdmin):
         "Set as baseline", "leaderboard.change_entry",
         _make_run(lambda entry, why: name_baseline(entry), "is now the baseline"),
         check=_check_baseline, title="Set as baseline", button="Set as baseline",
-        explanation="All results of its comparison group will be compared with it:",
+        explanation="All results of its comparison group will be compared with it.",
         help="Make a public result that was scored by Runboard the baseline of its board.",
         report=lambda entry, values: f"{entry} (entry {entry.pk}) is now the baseline.",
     )  # fmt: skip
@@ -195,28 +195,28 @@ class EntryAdmin(ReadOnlyAdmin):
         "Quarantine: remove from the ranking with a public reason", MODERATES, _make_run(quarantine, "is quarantined"),
         refusals=(CannotModerate,), title="Quarantine results", button="Quarantine", danger=True,
         explanation="The results move below the ranking, without scores. The reason is shown on the board and in all "
-        "exports:",
+        "exports.",
         help="Move a result below the ranking, without scores. The reason (--why) is public.",
         report=lambda entry, values: f"Quarantined: {entry} (entry {entry.pk}).",
     )  # fmt: skip
     restore = Operation(
         "Restore to the board", MODERATES, _make_run(lambda entry, why: restore(entry), "is restored"),
         refusals=(CannotModerate,), title="Restore results", button="Restore",
-        explanation="The results are ranked again, unless their teams keep them private:",
+        explanation="The results are ranked again, unless their teams keep them private.",
         help="Restore a quarantined or unpublished result, unless its team keeps it private.",
         report=lambda entry, values: f"Restored: {entry} (entry {entry.pk}), {entry.get_visibility_display()} now.",
     )  # fmt: skip
     unpublish = Operation(
         "Unpublish: remove from the board and send the team the reason", MODERATES,
         _make_run(unpublish, "is unpublished"), refusals=(CannotModerate,), title="Unpublish results",
-        button="Unpublish", danger=True, explanation="The results disappear from boards. Their teams see the reason:",
+        button="Unpublish", danger=True, explanation="The results disappear from boards. Their teams see the reason.",
         help="Remove a result completely from its board; its team sees the reason (--why).",
         report=lambda entry, values: f"Unpublished: {entry} (entry {entry.pk}).",
     )  # fmt: skip
     withdraw = Operation(
         "Withdraw reported figures", MODERATES, _withdraw, form=WithdrawForm,
         refusals=(CannotModerate,), title="Withdraw reported figures", button="Withdraw a figure", danger=True,
-        explanation="The figures disappear from the board, but permalinks keep them. Enter them again to restore them:",
+        explanation="The figures disappear from the board, but permalinks keep them. Enter them again to restore them.",
     )  # fmt: skip
 
 
@@ -294,12 +294,8 @@ class ChallengeAdmin(ReviewAdmin):
     list_select_related = ("system", "dataset", "raised_by", "settled_by")
     search_fields = ("system__name", "system__slug", "text", "decision")
     actions = ("uphold", "reject", "take_words_out")
-    fields = (
-        "claim", "text", "system_page", "dataset", "raised_by", "age", "state", "decision", "corrected",
-        "settled_by", "settled_at",
-    )  # fmt: skip
-    readonly_fields = ("system_page", "age")
     empty_value_display = "none given"
+    change_form_template = "admin/leaderboard/challenge.html"
 
     pending = ("challenge is open", "challenges are open", "?state__exact=open")
     pending_since = "raised_at"
@@ -328,7 +324,7 @@ class ChallengeAdmin(ReviewAdmin):
     take_words_out = Operation(
         "Redact the text", SETTLES,
         lambda challenge, values: f"{redact_challenge(challenge, values['text'])}: the text is redacted.",
-        title="Redact the text", form=RedactForm, button="Redact", refusals=(ChallengeRefused,),
+        title="Redact the text", form=RedactForm, button="Redact the text", danger=True, refusals=(ChallengeRefused,),
         explanation="The new text replaces the old one, which is deleted. Readers see a note about this.",
         help="Remove words from a challenge's text, such as the name of an anonymous team. They are deleted.",
         report=lambda challenge, values: f"{challenge}: redacted.",

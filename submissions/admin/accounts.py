@@ -281,6 +281,7 @@ class TeamAdmin(CurationAdmin):
         _decision_action(approval.withdraw_approval, "Approval withdrawn: {}.", "{} is not approved."),
         title="Withdraw approvals",
         button="Withdraw",
+        danger=True,
         explanation="The teams can no longer submit to datasets with hidden judgments if teams need "
         "approval. Their results remain.",
     )
@@ -539,5 +540,6 @@ class AcceptanceAdmin(ReadOnlyAdmin):
         ),
         title="Withdraw approvals",
         button="Withdraw",
+        danger=True,
         explanation="The users can no longer download or submit. Their earlier submissions remain.",
     )

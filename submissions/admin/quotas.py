@@ -5,9 +5,7 @@ from functools import partial
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 
 from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin, get_reason
@@ -79,8 +77,8 @@ def _settle_row(flag: Flag, _: object, state: Flag.State) -> str:
 _settlement = partial(
     Operation,
     permission="submissions.change_flag",
-    explanation="The note is stored with the flag and in the record. Consequences, such as a quarantine or "
-    "another quota, are separate actions.",
+    explanation="The result and the team's quota stay as they are. Quarantine the result, or give the team another "
+    "quota, in separate steps.",
 )
 
 
@@ -92,17 +90,10 @@ class FlagAdmin(ReviewAdmin):
     list_filter = ("state", "kind", ("dataset", admin.RelatedOnlyFieldListFilter), "created_at")
     list_select_related = ("dataset", "team", "submission__system", "submission__submitter")
     search_fields = ("team__name", "team__slug", "submission__id", "submission__system__name")
-    fields = (
-        "kind", "evidence", "runs", "dataset", "its_team", "submitter", "age", "state", "note", "settled_by",
-        "settled_at",
-    )  # fmt: skip
-    readonly_fields = ("evidence", "runs", "its_team", "submitter", "age")
     actions = ("clear", "confirm")
+    change_form_template = "admin/submissions/flag.html"
 
     pending = ("flagged run", "flagged runs", "?state__exact=open")
-
-    def pending_rows(self) -> QuerySet[Flag]:
-        return Flag.objects.filter(state=Flag.State.OPEN)
 
     @admin.display
     def evidence(self, flag: Flag) -> str:
@@ -115,10 +106,8 @@ class FlagAdmin(ReviewAdmin):
     @admin.display(description="runs", ordering="submission")
     def runs(self, flag: Flag) -> str:
         """Return links to the flagged run and to the earlier ones that it resembles, latest first."""
-        earlier = dict.fromkeys([*filter(None, [flag.details.get("submission")]), *flag.details.get("chain", ())])
-        links = [("This run: ", flag.submission_id, str(flag.submission))]
-        links += [("Earlier run: ", key, f"submission {key}") for key in earlier]
-        rows = ((label, reverse("submission", args=[key]), text) for label, key, text in links)
+        links = [("This run: ", flag.submission), *(("Earlier run: ", run) for run in flag.earlier_runs())]
+        rows = ((label, run.get_absolute_url(), run) for label, run in links)
         return format_html_join("", '<div>{}<a href="{}">{}</a></div>', rows)
 
     @admin.display
@@ -132,11 +121,11 @@ class FlagAdmin(ReviewAdmin):
         "Clear: not a probe (asks for a note)",
         run=partial(_settle_row, state=Flag.State.CLEARED),
         title="Clear flags",
-        button="Clear",
+        button="Clear: not a probe",
     )
     confirm = _settlement(
         "Confirm: a probe (asks for a note)",
         run=partial(_settle_row, state=Flag.State.CONFIRMED),
         title="Confirm flags",
-        button="Confirm",
+        button="Confirm: a probe",
     )

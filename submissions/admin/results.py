@@ -95,7 +95,7 @@ class MeasuredEntryAdmin(EntryAdmin):
         "Measure costs again (latency, memory, index; keeps scores)", MODERATES, _measure_row,
         refusals=(CannotMeasure,), title="Measure costs again", button="Measure again",
         explanation="A job runs the model again and times it. The current costs remain until it has "
-        "finished:",
+        "finished.",
         help="Run a result's model again to measure its costs, for example if the machine was busy during "
         "the first measurement.",
     )  # fmt: skip

@@ -5,6 +5,8 @@ Written by `submissions.quotas.ledger` and `submissions.quotas.probes`; curators
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
@@ -144,3 +146,9 @@ class Flag(models.Model):
 
     def __str__(self) -> str:
         return f"{self.get_kind_display()}: {self.submission}"
+
+    def earlier_runs(self) -> list[Any]:
+        """Return the stored earlier submissions that the run resembles, latest first."""
+        keys = [self.details.get("submission"), *self.details.get("chain", ())]
+        runs = type(self.submission).objects.select_related("system", "team", "submitter").in_bulk(filter(None, keys))
+        return [runs[key] for key in dict.fromkeys(keys) if key in runs]

@@ -16,6 +16,7 @@ from submissions.models import Flag, QuotaException, QuotaUse, Submission
 from submissions.quotas.counting import get_quotas
 from tests.curating import save
 from tests.factories import make_user, team_of
+from tests.pages import one_line
 from tests.submissions.clients import Api
 from tests.submissions.collections import run_text
 
@@ -89,7 +90,11 @@ def test_a_team_gets_another_quota_with_a_history(desk: Client, carol: User, ali
 
 
 def make_flag(sent: Submission, secret: Dataset) -> Flag:
-    details = {"submission": "abc", "compared": 12, "same_documents": 11, "same_order": 11, "chain": ["abc"]}
+    """Return a flag that names an earlier submission and a deleted one."""
+    columns = {"submitter": sent.submitter, "team": sent.team, "system": sent.system}
+    earlier, _ = Submission.objects.get_or_create(pk="earlier", defaults=columns)
+    chain = [earlier.pk, "deleted"]
+    details = {"submission": earlier.pk, "compared": 12, "same_documents": 11, "same_order": 9, "chain": chain}
     return Flag.objects.create(
         kind=Flag.Kind.NEARLY_THE_SAME, dataset=secret, team=sent.team, submission=sent, details=details
     )
@@ -106,12 +111,22 @@ def test_a_flag_is_settled_with_a_note(
     assert f'form="decide-{flag.pk}" name="action" value="{action}"' in page
     assert f'<form method="post" id="decide-{flag.pk}">' in page
     assert sent.get_absolute_url() in page
-    assert '/submissions/abc/">submission abc</a>' in page
+    assert '<a href="/submissions/earlier/">' in page
+    decided = reverse("admin:submissions_flag_change", args=[flag.pk])
+    page = one_line(desk.get(decided).content.decode())
+    for part in ("Flagged run", sent.get_absolute_url(), "Earlier run", "/submissions/earlier/", "11 (92%)", "9 (75%)"):
+        assert part in page
+    assert f'name="action" value="{action}"' in page
+    assert '<input type="hidden" name="confirmed" value="yes">' in page
     act(desk, "flag", action, flag, confirmed="yes", why="they wrote to us")
     flag.refresh_from_db()
     assert (flag.state, flag.note, flag.settled_by) == (state, "they wrote to us", carol)
     assert AuditRecord.objects.get(action=f"flag {state}").reason == "they wrote to us"
-    assert desk.get(reverse("admin:submissions_flag_change", args=[flag.pk])).status_code == 200
+    page = one_line(desk.get(decided).content.decode())
+    assert f"<b>{state}</b>" in page
+    assert "they wrote to us" in page
+    assert "Flagged run" in page
+    assert 'name="action"' not in page
 
 
 def test_without_the_right_nothing_is_settled(secret: Dataset, sent: Submission) -> None:
