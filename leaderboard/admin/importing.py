@@ -13,7 +13,6 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
-from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.crypto import get_random_string
 from django.utils.http import urlencode
@@ -56,7 +55,7 @@ def import_view(page: Any, request: HttpRequest) -> HttpResponse:
     form = SourceForm(request.POST or None, request.FILES or None)
     if not page.may_download():
         form.fields["source"].disabled = True
-        form.fields["source"].help_text = render_to_string("admin/leaderboard/dataset/_downloads_off.html")
+        form.fields["source"].help_text = ""
 
     def act() -> HttpResponse:
         key, imports = get_random_string(12), request.session.get(_SESSION, {})
