@@ -6,7 +6,7 @@ Judgments can be read in one place only, which records each access.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,10 +22,9 @@ from django.utils.html import format_html, format_html_join
 
 from evaluation.archives.compression import open_blocks
 from evaluation.core.problems import format_count
-from evaluation.measures.registry import DEFAULT_MEASURES
 from leaderboard.admin import importing
 from leaderboard.admin.base import ReadOnlyAdmin, curator, folded
-from leaderboard.admin.forms import CurationForm, optional_share, text_line, tick_box
+from leaderboard.admin.forms import CurationForm, MeasureInput, MeasuresInput, optional_share, optional_text, tick_box
 from leaderboard.admin.import_form import uploaded_path
 from leaderboard.admin.pages import (
     ActionRefused,
@@ -104,7 +103,7 @@ class TagsForm(ReasonForm):
     tags = forms.FileField(
         label="Query tags",
         required=False,
-        help_text="One query id and one tag per line, with a tab between them. Example: q12⇥hard. The file may be "
+        help_text="One query id and one tag per line, with a tab between them, such as q12 and hard. The file may be "
         "compressed. Leave this empty to remove all tags.",
     )
 
@@ -112,11 +111,9 @@ class TagsForm(ReasonForm):
 class MeasuresForm(ReasonForm):
     """Form for the primary measure and the others."""
 
-    primary = forms.CharField(max_length=40, help_text="Measure that sorts the board, for example nDCG@10.")
-    others = text_line(
-        max_length=400,
-        required=False,
-        help_text="Other measures, separated by spaces or commas. With hidden judgments, enter at most two.",
+    primary = forms.CharField(max_length=40, widget=MeasureInput, help_text="Measure that sorts the board")
+    others = optional_text(
+        max_length=400, widget=MeasuresInput, help_text="With hidden judgments, choose at most two other measures."
     )
 
 
@@ -156,16 +153,6 @@ _FRACTIONS = {round(number / of, 4): sign for sign, number, of in (
 )}  # fmt: skip
 
 
-def _yes_or_no(field: str, words: str) -> Callable[[Any, Dataset], str]:
-    """Return a list column that shows a Boolean field as “yes” or “no”, titled `words`."""
-
-    @admin.display(description=words)
-    def display(page: Any, dataset: Dataset) -> str:
-        return "yes" if getattr(dataset, field) else "no"
-
-    return display
-
-
 class DatasetForm(CurationForm):
     """Form that checks visibility settings against the dataset's agreement."""
 
@@ -193,8 +180,8 @@ class DatasetAdmin(TableImportExportAdmin):
     actions = ("make_baseline", "tag_queries", "change_protection", "reveal")
     may_add = may_delete = False  # Datasets are imported, and results depend on them.
     readonly_fields = (
-        "slug", "state", "judgements", "protection", "share", "is_runs_only", "primary_measure", "shown_measures",
-        "relevance_level", "drops_self_matches", "current_version", "current_qrels", "board_revision", "created_at",
+        "slug", "state", "judgements", "protection", "share", "runs_only", "primary_measure", "shown_measures",
+        "relevance_level", "drop_self_matches", "current_version", "current_qrels", "board_revision", "created_at",
         "updated_at",
     )  # fmt: skip
     fieldsets = (
@@ -207,28 +194,20 @@ class DatasetAdmin(TableImportExportAdmin):
             "or share, use the action in the list of datasets. It draws new parts and changes all published values.",
         ),
         folded(
-            "Scoring and record", "state", "judgements", "is_runs_only", "primary_measure", "shown_measures",
-            "relevance_level", "drops_self_matches", "current_version", "current_qrels", "board_revision",
+            "Scoring and record", "state", "judgements", "runs_only", "primary_measure", "shown_measures",
+            "relevance_level", "drop_self_matches", "current_version", "current_qrels", "board_revision",
             "created_at", "updated_at",
             description="To change measures, open their page (above). To change other settings, import the dataset "
             "again with different options.",
         ),
     )  # fmt: skip
 
-    #: Additional pages about a dataset: label, URL name, and required permission.
-    further_pages: ClassVar[list[tuple[str, str, str]]] = [
-        ("Measures", "admin:leaderboard_dataset_measures", "leaderboard.change_dataset")
-    ]
-
     def tools(self, request: HttpRequest, obj: Dataset) -> list[tuple[str, str]]:
         """Return links to the curation pages that the user may open."""
         update = f"{reverse('admin:leaderboard_dataset_import')}?dataset={obj.slug}"
-        update_links = [("Update from a file", update)] if request.user.has_perm("leaderboard.add_dataset") else []
-        return update_links + [
-            (words, reverse(name, args=[obj.pk]))
-            for words, name, permission in self.further_pages
-            if request.user.has_perm(permission)
-        ]
+        measures = reverse("admin:leaderboard_dataset_measures", args=[obj.pk])
+        links = ("Update from a file", update, "add_dataset"), ("Measures", measures, "change_dataset")
+        return [(words, url) for words, url, right in links if request.user.has_perm(f"leaderboard.{right}")]
 
     @admin.display(description="judgments", ordering="hidden")
     def judgements(self, dataset: Dataset) -> str:
@@ -246,9 +225,6 @@ class DatasetAdmin(TableImportExportAdmin):
     def shown_measures(self, dataset: Dataset) -> str:
         chips = format_html_join("", "<li>{}</li>", ((name,) for name in dataset.measures))
         return format_html('<ul class="chips">{}</ul>', chips)
-
-    is_runs_only = _yes_or_no("runs_only", "runs only")
-    drops_self_matches = _yes_or_no("drop_self_matches", "drop self-matches")
 
     @admin.display(description="page")
     def page(self, dataset: Dataset) -> str:
@@ -335,7 +311,6 @@ class DatasetAdmin(TableImportExportAdmin):
         return redirect or curation_page(
             request, self, "admin/leaderboard/dataset/measures.html", f"Measures of {dataset}",
             crumbs=[object_crumb(self, dataset)], problems=problems, form=form, dataset=dataset,
-            known=DEFAULT_MEASURES,
         )  # fmt: skip
 
     import_view = importing.import_view

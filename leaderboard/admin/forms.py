@@ -19,8 +19,11 @@ from django.db import models
 from django.forms import model_to_dict
 from django.forms.fields import InvalidJSONInput
 from django.http import HttpRequest, QueryDict
+from django.template.loader import render_to_string
+from django.utils.datastructures import MultiValueDict
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
 from simple_history.models import DeletedObject
 
 from evaluation.measures.registry import DEFAULT_MEASURES, RESPONSE_MEASURES
@@ -165,8 +168,29 @@ class TermInput(forms.TextInput):
         return format_html('{}<datalist id="{}">{}</datalist>', field, list_id, options)
 
 
-#: Text input that suggests measures; it accepts all others too.
-MeasureInput = partial(TermInput, lambda: dict.fromkeys((*DEFAULT_MEASURES, *RESPONSE_MEASURES), ""))
+class MeasureInput(forms.TextInput):
+    """Choice among the known measures, common ones first, with a text input for others, which has precedence."""
+
+    is_multiple = False
+
+    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
+        chosen = str(value or "").replace(",", " ").split()
+        groups = (_("Common measures"), DEFAULT_MEASURES), (_("Measures of answer runs"), RESPONSE_MEASURES)
+        others = [measure for measure in chosen if measure not in (*DEFAULT_MEASURES, *RESPONSE_MEASURES)]
+        values: dict[str, Any] = {"name": name, "groups": groups, "chosen": chosen, "others": " ".join(others)}
+        return render_to_string("admin/measure_input.html", {**values, "is_multiple": self.is_multiple, "attrs": attrs})
+
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> str:
+        found = data.getlist(name) if isinstance(data, MultiValueDict) else [str(data.get(name) or "")]
+        values = list(filter(str.strip, found))
+        return " ".join(values if self.is_multiple else values[-1:])
+
+
+class MeasuresInput(MeasureInput):
+    """Choice of several measures; the value is their names, separated by spaces."""
+
+    is_multiple = True
+
 
 #: Maximum length of displayed values.
 _MAX_LENGTH = 120

@@ -14,6 +14,7 @@ from evaluation.collections.other_formats import FIELDS
 from leaderboard.admin.forms import (
     GroupedForm,
     MeasureInput,
+    MeasuresInput,
     TermInput,
     optional_choice,
     optional_integer,
@@ -21,7 +22,7 @@ from leaderboard.admin.forms import (
     optional_text,
     tick_box,
 )
-from leaderboard.datasets.terms import suggest_terms
+from leaderboard.datasets.terms import TERMS, stored_spelling, suggest_terms
 from leaderboard.importing.collections.halves import import_twin
 from leaderboard.importing.collections.importer import ImportResult, import_dataset
 from leaderboard.importing.collections.source import ImportOptions, Progress
@@ -128,7 +129,8 @@ class ImportForm(GroupedForm):
     measures = optional_text(
         label="Other measures",
         max_length=400,
-        help_text="For example AP R@100. With hidden judgments, at most three including the primary one.",
+        widget=MeasuresInput,
+        help_text="With hidden judgments, choose at most three, including the primary one.",
     )
     relevance_level = optional_integer(min_value=1, help_text="Lowest relevant grade. Default: 1.")
     drop_self_matches = tick_box(
@@ -192,6 +194,7 @@ class ImportForm(GroupedForm):
         values = {name: value for name, value in self.cleaned_data.items() if value and name not in _NO_OPTIONS}
         if judgements := values.pop("judgements", None):
             values["hidden"] = judgements == "hidden"
+        values |= {name: stored_spelling(name, values[name]) for name in TERMS[Dataset] if name in values}
         values["measures"] = tuple(values.get("measures", "").replace(",", " ").split())
         return ImportOptions(**values)
 

@@ -38,13 +38,20 @@ def terms_in_use(model: type[Model], field: str) -> dict[str, int]:
 def suggest_terms(model: type[Model], field: str) -> dict[str, str]:
     """Return suggested values of a field in alphabetical order, with language names or empty strings as labels.
 
-    Built-in values that are similar to a value in use are omitted, because pages group by the exact text.
+    If a term has several spellings, only the most frequent one is suggested, because pages group by the exact text.
     """
-    used_values = list(terms_in_use(model, field))
-    built_in = filter(None, _BUILT_IN.get(field, "").split("; "))
-    other_values = [value for value in built_in if not any(_is_similar(value, used) for used in used_values)]
-    values = sorted({*used_values, *other_values}, key=str.casefold)
-    return {value: language_name(value) if field == "language" else "" for value in values}
+    used = terms_in_use(model, field)
+    values: list[str] = []
+    for value in [*sorted(used, key=lambda value: -used[value]), *filter(None, _BUILT_IN.get(field, "").split("; "))]:
+        if field not in TERMS[model] or not any(_is_similar(value, other) for other in values):
+            values.append(value)
+    unique_values = sorted(set(values), key=str.casefold)
+    return {value: language_name(value) if field == "language" else "" for value in unique_values}
+
+
+def stored_spelling(field: str, value: str) -> str:
+    """Return the spelling that datasets use for a term, or `value` if no spelling equals it after normalization."""
+    return next((term for term in suggest_terms(Dataset, field) if _normalize(term) == _normalize(value)), value)
 
 
 def near_duplicates(row: Model, fields: Collection[str] | None = None) -> list[str]:

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from django.core.management import call_command
 from django.test import Client
+from django.utils.datastructures import MultiValueDict
 
+from leaderboard.admin.import_form import ImportForm
 from leaderboard.core.permissions import make_curator
-from leaderboard.datasets.terms import near_duplicates, terms_in_use
+from leaderboard.datasets.terms import near_duplicates, stored_spelling, suggest_terms, terms_in_use
 from leaderboard.models import Dataset
 from tests.curating import save
 from tests.factories import make_user
@@ -79,3 +81,29 @@ def test_the_command_remarks_it_too(tmp_path: Path) -> None:
     folder = str(write_folder(tmp_path))
     call_command("import_dataset", folder, slug="tiny", task="Bio-medical retrieval", stdout=StringIO(), stderr=errors)
     assert "similar to “Bio-Medical IR”" in errors.getvalue()
+
+
+def test_an_import_uses_the_stored_spelling_of_a_term() -> None:
+    for task in ("Bio-Medical IR", "Bio-Medical IR", "Bio-medical retrieval"):
+        scored_dataset(task=task)
+    suggested = suggest_terms(Dataset, "task")
+    assert "Bio-Medical IR" in suggested
+    assert "Bio-medical retrieval" not in suggested, "only the most frequent spelling is suggested"
+    assert stored_spelling("task", "bio medical retrieval") == "Bio-Medical IR"
+    assert stored_spelling("task", "Chess") == "Chess"
+    form = ImportForm(MultiValueDict({"slug": ["tiny"], "split": ["test"], "task": ["bio medical retrieval"]}))
+    assert form.is_valid(), form.errors
+    assert form.options().task == "Bio-Medical IR"
+
+
+def test_measures_are_chosen_or_entered() -> None:
+    data = {"slug": ["tiny"], "split": ["test"], "primary": ["AP", ""], "measures": ["R@100", "nDCG@10", "P(rel=2)@5"]}
+    form = ImportForm(MultiValueDict(data))
+    assert form.is_valid(), form.errors
+    assert form.options().primary == "AP"
+    assert form.options().measures == ("R@100", "nDCG@10", "P(rel=2)@5")
+    page = str(form["measures"])
+    assert '<input type="checkbox" name="measures" value="R@100" checked>' in page
+    assert 'value="P(rel=2)@5"' in page
+    data["primary"] = ["AP", "P@7"]
+    assert ImportForm(MultiValueDict(data))["primary"].value() == "P@7"
