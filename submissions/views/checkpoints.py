@@ -161,7 +161,6 @@ class ModelPage(SubmissionPage):
             "engine": self.engine,
             "engines": self._engine_groups(),
             "needs": checkpoints.name_kinds(kinds) + (", for its tokenizer" if only_tokenizer else ""),
-            "steps": self._section_numbers(),
             "load": load,
             "asks_pooling": bool(PLAIN_ENCODER_KINDS & set(kinds)),
             "parameters_form": self.parameters,
@@ -204,13 +203,6 @@ class ModelPage(SubmissionPage):
         sent_files = self.request.FILES.getlist(CHECKPOINT_FIELD) if store and self.request.method == "POST" else []
         chosen_ids += self.store_uploads(map(incoming_file, sent_files), refused_names)
         return [(upload, upload.pk in chosen_ids) for upload in self.complete_uploads()]
-
-    def _section_numbers(self) -> dict[str, int]:
-        """Return the numbers of the page's sections by name."""
-        has_model, has_runs = self.engine.needs_checkpoint, self.engine.runs[1] > 0
-        is_shown = {"engine": True, "model": has_model, "runs": has_runs, "datasets": True, "system": True}
-        names = (name for name, is_present in is_shown.items() if is_present)
-        return {name: number for number, name in enumerate(names, 1)}
 
     def _engine_groups(self) -> dict[str, list[EngineDescription]]:
         """Return the engines in groups: encoders, re-rankers, those based on BM25, and those without a model."""

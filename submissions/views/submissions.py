@@ -25,7 +25,7 @@ from leaderboard.core.http.site_url import site_address
 from leaderboard.core.storage.runs import gzipped_run
 from leaderboard.core.text.dates import format_day
 from leaderboard.core.text.numbers import parse_number
-from leaderboard.models import Challenge, Evaluation, System
+from leaderboard.models import Challenge, Dataset, Evaluation, System
 from leaderboard.systems import anonymity as embargo
 from leaderboard.systems import challenges, records
 from submissions.accounts import permissions, throttling
@@ -37,23 +37,31 @@ from submissions.intake.forms import AnonymityForm, ChallengeForm, WithdrawalFor
 from submissions.intake.rounds import may_reorder
 from submissions.intake.system_form import SystemForm, seen_systems
 from submissions.jobs import changes
-from submissions.models import TERMINAL, Submission
+from submissions.models import TERMINAL, Job, State, Submission
 from submissions.status.description import SubmissionStatus, describe, describe_with_standing, with_jobs, with_standings
 
 #: Status at which htmx stops polling.
 STOP_POLLING = 286
 PER_PAGE = 50
+#: States of jobs by the value of `?state=` that shows their submissions.
+FILTERS = {"waiting": set(State) - TERMINAL, "done": {State.DONE}, "ended": TERMINAL - {State.DONE}}
 
 
 @permissions.personal_page("GET", "HEAD")
-@reads("page")
+@reads("page", "state", "dataset")
 def submissions(request: HttpRequest) -> HttpResponse:
-    """Show a page of the submissions of the user's teams, newest first."""
-    paginator = Paginator(with_jobs(permissions.get_submissions(request.user)), PER_PAGE)
-    page = paginator.get_page(whole_number(request.GET, "page", 1))
+    """Show a page of the submissions of the user's teams, newest first, filtered by the state and dataset of a job."""
+    rows, state = permissions.get_submissions(request.user), request.GET.get("state", "")
+    jobs = Job.objects.filter(submission__in=rows).exclude(kind=Job.Kind.SHARD)
+    datasets = list(Dataset.objects.filter(pk__in=jobs.values("dataset")).order_by("name"))
+    dataset = next((row for row in datasets if row.slug == request.GET.get("dataset")), None)
+    if dataset or state in FILTERS:
+        jobs = jobs.filter(state__in=FILTERS.get(state, State), dataset__in=[dataset] if dataset else datasets)
+        rows = rows.filter(pk__in=jobs.values("submission"))
+    page = Paginator(with_jobs(rows), PER_PAGE).get_page(whole_number(request.GET, "page", 1))
     statuses = with_standings(describe(row, complete=True, compare=False) for row in page)
-    context = {"section": "submissions", "submissions": statuses, "page": page}
-    return render(request, "submissions/list.html", context)
+    context = {"section": "submissions", "submissions": statuses, "page": page, "state": state, "datasets": datasets}
+    return render(request, "submissions/list.html", {**context, "dataset": dataset})
 
 
 @never_cache

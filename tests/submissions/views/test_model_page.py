@@ -337,19 +337,20 @@ def test_prompts_keep_their_blanks_and_may_be_empty(signed_in: Client) -> None:
 
 
 def sections_of(page: str) -> list[str]:
-    """The numbered headings of the form."""
-    return re.findall(r">(\d\. [^<]+)</(?:h2|legend)>", page)
+    """The headings of the form, which the style sheet numbers."""
+    return re.findall(
+        r'<(?:h2 id="(?:model|engine|runs|datasets)"|legend)> ?([^<]+?) ?</(?:h2|legend)>', one_line(page)
+    )
 
 
-def test_sections_are_numbered_to_the_end(signed_in: Client) -> None:
+def test_the_archive_is_before_the_engine(signed_in: Client) -> None:
     for engine, middle in {
-        "bm25-rm3": ["The datasets"],
-        "dense": ["The model", "The datasets"],
-        "fusion": ["The runs to fuse", "The datasets"],
-        "cross-encoder": ["The model", "The first stage", "The datasets"],
+        "bm25-rm3": ["Engine", "The datasets"],
+        "dense": ["The model", "Engine", "The datasets"],
+        "fusion": ["Engine", "The runs to fuse", "The datasets"],
+        "cross-encoder": ["The model", "Engine", "The first stage", "The datasets"],
     }.items():
-        wanted = ["Engine", *middle, "System"]
-        assert sections_of(page_of(signed_in, engine)) == [f"{n}. {name}" for n, name in enumerate(wanted, 1)]
+        assert sections_of(page_of(signed_in, engine))[: len(middle) + 1] == [*middle, "System"]
 
 
 def test_the_kind_of_an_archive_chooses_the_engine_and_the_archive_is_kept(signed_in: Client, corpus: Dataset) -> None:

@@ -100,7 +100,9 @@ def test_warnings_stay_on_the_status_page(demo: Dataset, api: Api, signed_in: Cl
     assert "10 of the 12 queries of the dataset are missing" in page
     work()
     page = signed_in.get(f"/submissions/{identifier}/").content.decode()
-    assert "8 of the 10 judged queries are missing; they score 0" in page
+    warning = "8 of the 10 judged queries are missing; they score 0"
+    assert page.count(warning) == 1
+    assert page.index(warning) < page.index('<table class="table scores">'), "beside the result, above the scores"
 
 
 def test_values_are_kept_when_something_is_missing(demo: Dataset, signed_in: Client) -> None:
@@ -235,6 +237,27 @@ def test_the_list_shows_state_scores_and_visibility(demo: Dataset, api: Api, sig
     assert "shallow" in page
     assert "private" in page
     assert "queued" in page
+
+
+def test_the_list_is_filtered_by_state_and_dataset(demo: Dataset, secret: Dataset, api: Api, signed_in: Client) -> None:
+    first = api.submit().body["id"]
+    work()
+    second = api.submit(run_text(depth=9), dataset="secret").body["id"]
+
+    def listed(query: str) -> set[str]:
+        page = signed_in.get(f"/submissions/{query}").content.decode()
+        return {each for each in (first, second) if f"/submissions/{each}/" in page}
+
+    assert listed("") == {first, second}
+    assert listed("?state=done") == {first}
+    assert listed("?state=waiting") == {second}
+    assert listed("?state=ended") == set()
+    assert listed("?dataset=secret") == {second}
+    assert listed("?dataset=secret&state=done") == set()
+    page = one_line(signed_in.get("/submissions/?dataset=demo&state=ended").content.decode())
+    assert "No submission matches these filters." in page
+    assert 'href="?dataset=demo&amp;state=done"' in page
+    assert "You have no submissions yet" not in page
 
 
 def test_a_new_member_is_told_what_to_do(signed_in: Client, db: None) -> None:
