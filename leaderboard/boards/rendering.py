@@ -195,7 +195,7 @@ class ColumnWriter:
             attributes = repeat(f' class="{css_class.rstrip()}"')
         plain = list(zip(texts, values, (row.ranking for row in self.board.rows), strict=True))
         for ranking in self.kinds:
-            tags = dict[str, str]()  # By text, because values that look equal are marked equally.
+            tags = dict[str, str]()  # Keyed by text, because values that look equal are marked equally.
             for marked_values, tag in ((self.board.second, "u"), (self.board.best, "b")):
                 if (best := marked_values.get((key, ranking))) is not None:
                     tags |= {text: tag for text, value, kind in plain if value == best and kind == ranking}

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from leaderboard.boards.system.depth import LabelBox
 
-#: Assumed height of a picture, line height, gap next to a point, and widths of a small letter and of other
+#: Usual height of a picture inside its axes, line height, gap next to a point, and widths of a small letter and other
 #: characters in a wide typeface, in pixels.
-HEIGHT, LINE_HEIGHT, GAP, SMALL_LETTER_WIDTH, LETTER_WIDTH = 330.0, 15.0, 7.0, 7.0, 8.7
+HEIGHT, LINE_HEIGHT, GAP, SMALL_LETTER_WIDTH, LETTER_WIDTH = 375.0, 15.0, 7.0, 7.0, 8.7
 
 
 #: Diameter of a usual point in pixels.
@@ -38,7 +38,7 @@ class PictureWidth(NamedTuple):
         return min(size, max(USUAL_MARK, round(size * self.marks, 1)))
 
 
-WIDE, NARROW = PictureWidth(660.0, 12.0, 1.0, 1.0), PictureWidth(250.0, 4.0, 0.9, 0.6)
+WIDE, NARROW = PictureWidth(660.0, 12.0, 1.0, 1.0), PictureWidth(290.0, 4.0, 0.9, 0.6)
 #: Distance of a label's upper left corner from its point: shares of its width and height, and pixels.
 Offset = tuple[float, float, float, float]
 #: Plotly's words for the positions next to a point, in order of preference.
