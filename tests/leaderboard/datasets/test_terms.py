@@ -79,8 +79,10 @@ def test_the_command_remarks_it_too(tmp_path: Path) -> None:
     scored_dataset(task="Bio-Medical IR")
     errors = StringIO()
     folder = str(write_folder(tmp_path))
-    call_command("import_dataset", folder, slug="tiny", task="Bio-medical retrieval", stdout=StringIO(), stderr=errors)
+    call_command("import_dataset", folder, slug="tiny", task="Bio-medicall retrieval", stdout=StringIO(), stderr=errors)
     assert "similar to “Bio-Medical IR”" in errors.getvalue()
+    call_command("import_dataset", folder, slug="other", task="Bio-medical retrieval", stdout=StringIO())
+    assert Dataset.objects.get(slug="other").task == "Bio-Medical IR"
 
 
 def test_an_import_uses_the_stored_spelling_of_a_term() -> None:
