@@ -55,6 +55,7 @@ def curation(page: Page, live_server: Any) -> dict[str, str]:
         "delete": f"{admin}/source/{source.pk}/delete/",
         "audit": f"{admin}/auditrecord/",
         "record": f"{admin}/auditrecord/{AuditRecord.objects.filter(action='quarantined')[0].pk}/change/",
+        "choice of a system": f"{admin}/system/?_popup=1",
         "board": "/datasets/nuts/",
     }
 
@@ -69,6 +70,7 @@ def test_pages_of_curation_are_readable_by_everyone(
         each.set_viewport_size({"width": width, "height": 900 if width > 400 else 844})
         each.emulate_media(color_scheme=scheme)
     faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(f"{page.url}: {error}"))
     for number, (name, address) in enumerate(curation.items()):
         page.goto(address)
         if PICTURES.exists():
