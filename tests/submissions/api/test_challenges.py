@@ -338,13 +338,15 @@ def test_a_challenge_is_settled_from_its_own_page(challenge: Challenge, curator:
     page = client.get(path).content.decode()
     assert 'value="uphold"' in page
     assert 'value="reject"' in page
-    form = re.search(r'<form class="decide" method="post" action="([^"]+)"', page)
+    form = re.search(r'<form class="card form" method="post" action="([^"]+)">(.*?)</form>', page, re.DOTALL)
     assert form is not None
     address = urljoin(path, form[1])
     asked = client.post(address, {"action": "reject", "_selected_action": challenge.pk}).content.decode()
     assert "The challenge is rejected" in asked
-    with acting(curator):
-        settle_challenge(challenge, upheld=False, decision="No.")
+    fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="(\w+)"', form[2]))
+    client.post(address, {**fields, "action": "reject", "decision": "No.", "why": "It is declared."})
+    challenge.refresh_from_db()
+    assert (challenge.state, challenge.decision) == (Challenge.State.REJECTED, "No.")
     settled = client.get(path).content.decode()
     assert 'value="uphold"' not in settled
     assert 'value="take_words_out"' in settled
