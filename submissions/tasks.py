@@ -91,8 +91,7 @@ def _take_step(step: Callable[[], object]) -> None:
     try:
         step()
     except Exception:
-        name = getattr(step, "func", step).__name__
-        logger.exception("Fault %s in step %s", secrets.token_hex(4), name)
+        logger.exception("Fault %s in step %s", secrets.token_hex(4), getattr(step, "func", step).__name__)
 
 
 @shared_task(name=NOTIFY)

@@ -405,8 +405,9 @@ def _add_lines(lines: bytes, rankings: Rankings) -> set[str]:
     changed_queries = set()
     current_query, ranked = b"", None
     fields = lines.split()
-    # The last fields are compared in number only: a line with too few or too many fields shifts all that follow.
-    for query, document, score, _ in zip(fields[::6], fields[2::6], map(float, fields[4::6]), fields[5::6], strict=True):
+    queries, _, documents, _, scores, tags = (fields[column::6] for column in range(6))
+    # A line with too few or too many fields shifts all that follow, so that the tags are too few at the end.
+    for query, document, score, _ in zip(queries, documents, map(float, scores), tags, strict=True):
         if query != current_query:
             current_query, name = query, query.decode()
             ranked = rankings.get(name)
