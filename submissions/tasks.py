@@ -56,12 +56,12 @@ def work(queue: str) -> None:
 def dispatch(*, urgent_only: bool = False) -> None:
     """Create requested jobs, requeue the jobs of silent workers, and wake workers for waiting jobs.
 
-    `urgent_only` omits the steps for which a delay of a minute does not matter.
+    `urgent_only` skips the steps that can wait a minute.
     """
     if refusal():
         return
     Worker.objects.filter(name=worker_name()).update(dispatched_at=Now())
-    other_steps = (
+    deferrable_steps = (
         request_missing_certainty,
         apply_due_prices,
         request_missing_statistics,
@@ -82,7 +82,7 @@ def dispatch(*, urgent_only: bool = False) -> None:
         wake_waiting_queues,
         wake_notifier,
     )
-    for step in urgent_steps if urgent_only else (*other_steps, *urgent_steps):
+    for step in urgent_steps if urgent_only else (*deferrable_steps, *urgent_steps):
         _take_step(step)
 
 

@@ -406,7 +406,7 @@ def _add_lines(lines: bytes, rankings: Rankings) -> set[str]:
     current_query, ranked = b"", None
     fields = lines.split()
     queries, _, documents, _, scores, tags = (fields[column::6] for column in range(6))
-    # A line with too few or too many fields shifts all that follow, so that the tags are too few at the end.
+    # If the number of fields is not a multiple of six, `tags` is shorter and `zip` raises ValueError.
     for query, document, score, _ in zip(queries, documents, map(float, scores), tags, strict=True):
         if query != current_query:
             current_query, name = query, query.decode()

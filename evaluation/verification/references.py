@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 #: Maximum processor seconds of a pattern in one text, maximum for all slow searches together, and minimum for a slow
 #: search.
 TEXT_SECONDS, RUN_SECONDS, SLOW_SECONDS = 2.0, 30.0, 0.02
-#: Number of an answer's first characters in which patterns are searched.
+#: Number of characters of an answer in which patterns are searched; equals `pattern_check.TEXT_LENGTH`.
 PATTERN_LENGTH = 1_000
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -376,9 +376,10 @@ def answer_within_tokens(query: RankedQuery, k: int | None, level: int) -> float
 
 
 def upper_ndcg(query: RankedQuery, k: int | None, level: int) -> float:
-    """Return the highest nDCG@k over all grades of unjudged documents (`measures.formulas.upper_ndcg`), by nesting.
+    """Return the highest nDCG@k over all grades of unjudged documents (`measures.formulas.upper_ndcg`).
 
-    A value v is attainable if, summed over the grades in use, the maxima of gain − v · ideal gain are at least 0.
+    A value v is attainable if, summed over the grades in use, the maxima of gain − v · ideal gain are at least 0. The
+    highest one is found in nested intervals.
     """
     head, used_grades = query.grades[:k], query.grades_in_use[query.grades_in_use > 0]
     grades = used_grades if len(used_grades) else np.array([max(level, 1)])

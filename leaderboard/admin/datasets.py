@@ -103,15 +103,17 @@ class TagsForm(ReasonForm):
     tags = forms.FileField(
         label="Query tags",
         required=False,
-        help_text="One query id and one tag per line, with a tab between them, such as q12 and hard. The file may be "
-        "compressed. Leave this empty to remove all tags.",
+        help_text="One query id and one tag per line, with a tab between them, for example `q12`, a tab, and `hard`. "
+        "The file may be compressed. Leave this empty to remove all tags.",
     )
 
 
 class MeasuresForm(ReasonForm):
     """Form for the primary measure and the others."""
 
-    primary = forms.CharField(max_length=40, widget=MeasureInput, help_text="Measure that sorts the board")
+    primary = forms.CharField(
+        max_length=40, widget=MeasureInput, help_text="Measure that sorts the board, such as nDCG@10"
+    )
     others = optional_text(
         max_length=400, widget=MeasuresInput, help_text="With hidden judgments, choose at most two other measures."
     )

@@ -169,7 +169,7 @@ class TermInput(forms.TextInput):
 
 
 class MeasureInput(forms.TextInput):
-    """Choice among the known measures, common ones first, with a text input for others, which has precedence."""
+    """Input for a measure: a list of known measures, and a text field that takes precedence."""
 
     is_multiple = False
 
@@ -181,8 +181,8 @@ class MeasureInput(forms.TextInput):
         return render_to_string("admin/measure_input.html", {**values, "is_multiple": self.is_multiple, "attrs": attrs})
 
     def value_from_datadict(self, data: Any, files: Any, name: str) -> str:
-        found = data.getlist(name) if isinstance(data, MultiValueDict) else [str(data.get(name) or "")]
-        values = list(filter(str.strip, found))
+        submitted_values = data.getlist(name) if isinstance(data, MultiValueDict) else [str(data.get(name) or "")]
+        values = list(filter(str.strip, submitted_values))
         return " ".join(values if self.is_multiple else values[-1:])
 
 

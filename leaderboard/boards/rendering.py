@@ -92,14 +92,14 @@ def render_rows(
     column_values = zip(*(map(row.values.get, keys[1:]) for row in board.rows), strict=True)
     keys_with_cells = {key for row in board.rows for key in row.cells}
     decimals = [row.decimals if exact else min(row.decimals, DECIMALS) for row in board.rows]
-    kinds = {row.ranking for row in board.rows}
+    rankings = [row.ranking for row in board.rows]
     columns = []
     for (previous, column), values in zip(pairwise(board.shown), column_values, strict=True):
         cells: Cells = [EMPTY_CELL] * len(values)
         if column.key in keys_with_cells:
             cells = [row.cells.get(column.key, EMPTY_CELL) for row in board.rows]
         begins_group = previous.key != SYSTEM and previous.group != column.group
-        writer = ColumnWriter(board, decimals, kinds, column, values, cells)
+        writer = ColumnWriter(board, decimals, rankings, column, values, cells)
         columns.append(writer.write(widths.get(column.key), begins_group=begins_group))
     heads = RowHeads.from_board(board)
     pinned, other_rows = board.rows[: board.pinned], board.rows[board.pinned :]
@@ -132,7 +132,7 @@ def _block_bodies(board: Board, rows: Sequence[str]) -> Iterator[str]:
         if is_only_ranking or block is Block.SCORED:
             yield f"<tbody>{_join_rows(block_rows)}</tbody>"
             continue
-        label: str = escape(section_head(board, first_row, len(block_rows)))
+        label = escape(section_head(board, first_row, len(block_rows)))
         is_long = block is Block.REPORTED and len(block_rows) > SHOWN_REPORTED
         if block is Block.INCOMPLETE or is_long:
             checkbox = f'<input type="checkbox" class="visually-hidden"{" checked" * (board.found < board.total)}>'
@@ -171,13 +171,12 @@ class ColumnHtml(NamedTuple):
 class ColumnWriter:
     """Writer of one column of a board.
 
-    `decimals` are by row, and `kinds` are the rankings of the rows. `cells` are empty for rows with only a
-    value.
+    `decimals`, `rankings`, `values`, and `cells` are by row. `cells` are empty for rows with only a value.
     """
 
     board: Board
     decimals: Sequence[int]
-    kinds: Collection[str]
+    rankings: Sequence[str]
     column: Column
     values: Sequence[Value]
     cells: Cells
@@ -193,15 +192,14 @@ class ColumnWriter:
         texts, attributes, paddings = _WRITERS[self.column.kind](self)
         if css_class:
             attributes = repeat(f' class="{css_class.rstrip()}"')
-        plain = list(zip(texts, values, (row.ranking for row in self.board.rows), strict=True))
-        for ranking in self.kinds:
-            tags = dict[str, str]()  # Keyed by text, because values that look equal are marked equally.
-            for marked_values, tag in ((self.board.second, "u"), (self.board.best, "b")):
-                if (best := marked_values.get((key, ranking))) is not None:
-                    tags |= {text: tag for text, value, kind in plain if value == best and kind == ranking}
-            for position, (text, _value, kind) in enumerate(plain if tags else ()):
-                if kind == ranking and text in tags:
-                    texts[position] = f"<{tags[text]}>{text}</{tags[text]}>"
+        tags = dict[tuple[str, str], str]()  # Keyed by ranking and text: values that look equal are marked equally.
+        for marked_values, tag in ((self.board.second, "u"), (self.board.best, "b")):
+            marked = {ranking: value for (name, ranking), value in marked_values.items() if name == key}
+            rows = zip(self.rankings, texts, values, strict=True) if marked else ()
+            tags |= {(ranking, text): tag for ranking, text, value in rows if marked.get(ranking, "") == value}
+        if tags:
+            found = [tags.get(pair) for pair in zip(self.rankings, texts, strict=True)]
+            texts = [f"<{tag}>{text}</{tag}>" if tag else text for tag, text in zip(found, texts, strict=True)]
         if "" in texts:
             empty_cell = "", f' class="{css_class}none"', "—"
             parts = (part if part[2] else empty_cell for part in zip(paddings, attributes, texts, strict=False))

@@ -249,7 +249,8 @@ class _Leader:
         elif relative is None:
             lead = _("has the best %(measure)s, %(score)s")
             lead %= {"measure": measure, "score": format_value(self.score, 3)}
-            lead += _(" (differences not tested)") if self._untested_reason() else ""
+            if self._untested_reason() and not self.board.pending_columns:
+                lead = _("%(lead)s (differences not tested)") % {"lead": lead}
         else:
             is_ahead = (relative < 0) == self.lower or relative == 0
             lead = _("leads %(baseline)s by %(percent)s") if is_ahead else _("is %(percent)s behind %(baseline)s")
@@ -340,6 +341,10 @@ class _Leader:
         delta = _number(best, DELTA)
         if relative is None and delta is None:
             baseline = next((row.entry.system for row in board.rows if row.entry.is_baseline), "")
+            if not baseline and len(self.rows) > 1:
+                lead = signed(self.score - (_number(self.rows[1], self.key) or 0.0), 3)
+                facts = {"lead": lead, "second": _name(self.rows[1], self.names)}
+                return Part(_("Lead"), _("no baseline; %(lead)s over the second, %(second)s") % facts)
             text = _("%(baseline)s has no %(measure)s") if baseline else _("no baseline to compare with")
             return Part(_("Lead"), text % {"baseline": baseline, "measure": board.measure})
         is_own_bm25 = self.baseline is not None and self.baseline.entry.slug == BM25.slug
@@ -397,8 +402,8 @@ class _Leader:
         return including % {"systems": systems, "baseline": baseline} if baseline else systems
 
     def _untested_reason(self) -> str:
-        """Return the reason for unknown separability; empty for a single system, or if no test will follow."""
-        if len(self.rows) < 2:
+        """Return the reason for unknown separability; empty for a single system, or if all pairs were tested."""
+        if len(self.rows) < 2 or self.board.statements.tied_with_best(self.board.measure):
             return ""
         if self.board.pending_columns:
             return _("not known yet")

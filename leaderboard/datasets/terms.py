@@ -50,7 +50,7 @@ def suggest_terms(model: type[Model], field: str) -> dict[str, str]:
 
 
 def stored_spelling(field: str, value: str) -> str:
-    """Return the spelling that datasets use for a term, or `value` if no spelling equals it after normalization."""
+    """Return the suggested spelling of a term, or `value` if no suggestion equals it after normalization."""
     return next((term for term in suggest_terms(Dataset, field) if _normalize(term) == _normalize(value)), value)
 
 

@@ -183,8 +183,8 @@ def _lane_layout(lanes: Sequence[_Lane]) -> go.Layout:
     min_length = min(min(lane.lengths.quantiles, default=0.0) for lane in lanes)
     ticks = [1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 1_000_000]
     # Documents of about the same length are in one or two bins of the histogram, which would fill the plot.
-    ends = [_log_position(min_length) / 3, max_length * 3]
-    limits = np.log10(ends).tolist() if max_length < 3 * min_length else None
+    is_narrow = max_length < 3 * min_length
+    limits = np.log10([_log_position(min_length) / 3, max_length * 3]).tolist() if is_narrow else None
     zero_tick = [0] if min_length < 1 else []
     rows, narrow_rows = drawing.name_axes([lane.name for lane in lanes], range=[len(lanes) - 0.4, -0.6])[:2]
     return go.Layout(

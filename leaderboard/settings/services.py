@@ -112,6 +112,7 @@ CELERY_BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
         "options": {"expires": QUEUE_TIMES.dispatch},
         "kwargs": {"urgent_only": True},
     },
+    # Both schedules run the urgent steps.
     "dispatch-all": {"task": "runboard.dispatch", "schedule": 60.0, "options": {"expires": 60.0}},
     "sweep": {"task": "runboard.sweep", "schedule": 3600.0, "options": {"expires": 3600.0}},
 }

@@ -48,7 +48,7 @@ def status(request: HttpRequest) -> HttpResponse:
         "parts": parts,
         "queues": [(label, queues[name]) for name, label in QUEUES.items()],
         "works": all(available for _name, available, _note in parts) and not is_stuck,
-        "without_workers": [label for name, label in QUEUES.items() if not queues[name].workers],
+        "idle_queues": [label for name, label in QUEUES.items() if not queues[name].workers],
         "newest": public.order_by("-published_at").first(),
     }
     return render(request, "submissions/status.html", context)

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_safe
 
 from evaluation.engines import ENGINES
 from evaluation.engines.base import AUTO
-from leaderboard.boards.state import whole_number
+from leaderboard.boards.state import choice, whole_number
 from leaderboard.core.audit import acting
 from leaderboard.core.http.downloads import as_attachment, send_unless_unchanged
 from leaderboard.core.http.query_parameters import reads
@@ -43,19 +43,20 @@ from submissions.status.description import SubmissionStatus, describe, describe_
 #: Status at which htmx stops polling.
 STOP_POLLING = 286
 PER_PAGE = 50
-#: States of jobs by the value of `?state=` that shows their submissions.
-FILTERS = {"waiting": set(State) - TERMINAL, "done": {State.DONE}, "ended": TERMINAL - {State.DONE}}
+#: Job states by value of the `state` parameter.
+FILTERS = {"waiting": set(State) - TERMINAL, "done": {State.DONE}, "unscored": TERMINAL - {State.DONE}}
 
 
 @permissions.personal_page("GET", "HEAD")
 @reads("page", "state", "dataset")
 def submissions(request: HttpRequest) -> HttpResponse:
     """Show a page of the submissions of the user's teams, newest first, filtered by the state and dataset of a job."""
-    rows, state = permissions.get_submissions(request.user), request.GET.get("state", "")
+    rows, state = permissions.get_submissions(request.user), choice(request.GET, "state", FILTERS)
     jobs = Job.objects.filter(submission__in=rows).exclude(kind=Job.Kind.SHARD)
     datasets = list(Dataset.objects.filter(pk__in=jobs.values("dataset")).order_by("name"))
-    dataset = next((row for row in datasets if row.slug == request.GET.get("dataset")), None)
-    if dataset or state in FILTERS:
+    slug = choice(request.GET, "dataset", [row.slug for row in datasets])
+    dataset = next((row for row in datasets if row.slug == slug), None)
+    if dataset or state:
         jobs = jobs.filter(state__in=FILTERS.get(state, State), dataset__in=[dataset] if dataset else datasets)
         rows = rows.filter(pk__in=jobs.values("submission"))
     page = Paginator(with_jobs(rows), PER_PAGE).get_page(whole_number(request.GET, "page", 1))

@@ -38,8 +38,8 @@ from tests.figures import Figures, add_option
 SOCK_PUPPETS, INSIDERS = 37, 5
 #: Bounds on the mean gain: on what is shown in nDCG@10, and on a competition's private part.
 SHOWN, PRIVATE = 0.005, 0.002
-#: What the same attack gains at least with the protections of the release before. The smallest of these gains is 0.029
-#: to 0.030: the attackers' computations are rounded differently on other machines.
+#: Minimum gain of the same attack with the protections of the previous release. Measured: 0.029 to 0.030, because
+#: rounding differs between machines.
 CONTROL = 0.025
 #: The share of honest teams, where curators approve them, that see a score within 24 hours.
 SERVED = 0.95

@@ -147,7 +147,7 @@ def device(delay: float, seconds: float, rounds: int, report: Path) -> None:
 
 
 def dispatcher() -> None:
-    """Take turns for ever, as in the schedule."""
+    """Run the dispatcher's steps at the scheduled intervals."""
     from django.conf import settings
     from django.db import connections
 

@@ -29,9 +29,9 @@ def signed(value: float | None, decimals: int, *, percent: bool = False) -> str:
     """
     if value is None:
         return "—"
-    if value == 0:
+    if (value := round(value, DIGITS)) == 0:
         return f"±{0:.{decimals}f}"
-    return f"{round(value, DIGITS) * (100 if percent else 1):+.{decimals}f}".replace("-", MINUS)
+    return f"{value * (100 if percent else 1):+.{decimals}f}".replace("-", MINUS)
 
 
 def signed_percent(ratio: float) -> str:

@@ -84,9 +84,8 @@ class Statement:
 
         See `EntryCertainty.is_lost_by_correction`.
         """
-        return (
-            bool(self.better or self.worse) and (self.p_corrected or 0) >= ALPHA and len({*(self.ranks or (0, 1))}) > 1
-        )
+        first, last = self.ranks or (0, 1)
+        return bool(self.better or self.worse) and (self.p_corrected or 0) >= ALPHA and first < last
 
 
 UNKNOWN = Statement()

@@ -119,8 +119,8 @@ class EntryCertainty(NamedTuple):
     def is_lost_by_correction(self) -> bool:
         """Whether the difference from the baseline is significant in the entry's own test, but not after correction.
 
-        An entry with a single possible rank loses nothing: the tests of all pairs, which are corrected as well,
-        separate it from the baseline.
+        False for an entry with a single possible rank: the tests of all pairs, which are also corrected, separate it
+        from the baseline.
         """
         p, corrected, ranks = self.p_baseline, self.p_baseline_corrected, self.ranks or (0, 1)
         return p is not None and corrected is not None and p < ALPHA <= corrected and ranks[0] < ranks[1]

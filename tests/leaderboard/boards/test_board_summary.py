@@ -39,6 +39,7 @@ UPLOADED = f"{ORIGIN} Cost: not timed (uploaded run)."
 WITHHELD = "Unjudged documents: not reported, because the judgments are hidden."
 UNKNOWN = "Not separable from the best: not known yet."
 ALONE = "Lead: no baseline to compare with."
+OVER_SECOND = "Lead: no baseline; +0.100 over the second, %s."
 LEAD = "vs BM25: +{}%* (+0.{} [{{ends}}]), significant (p < 0.001{})."
 LITTLE = "vs BM25: +0.3% (+0.001 [{{ends}}]), not significant (p = 0.741{})."
 HOLM = ", Holm-corrected p {}"
@@ -181,7 +182,7 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     ),
     "reported without a baseline": (
         lambda: reported(baseline=False),
-        f"Best reported: printed, nDCG@10 0.500. {ALONE} {UNTESTED} {UNMEASURED}",
+        f"Best reported: printed, nDCG@10 0.500. {OVER_SECOND % 'BM25'} {UNTESTED} {UNMEASURED}",
         {"relative": None, "better": None},
     ),
     "the baseline is best": (
@@ -232,12 +233,12 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     ),
     "long name": (
         lambda: untested(**{LONG: (0.6, None), "other": (0.5, None)}),
-        f"Best: A system whose name goes on and o…, nDCG@10 0.600. {ALONE} {UNKNOWN} {UPLOADED}",
+        f"Best: A system whose name goes on and o…, nDCG@10 0.600. {OVER_SECOND % 'other'} {UNKNOWN} {UPLOADED}",
         {"best": LONG},
     ),
     "two configurations": (
         of_two_configurations,
-        f"Best: tuned (k = 20), nDCG@10 0.600. {ALONE} {UNKNOWN} {UPLOADED}",
+        f"Best: tuned (k = 20), nDCG@10 0.600. {OVER_SECOND % 'tuned (k = 10)'} {UNKNOWN} {UPLOADED}",
         {"best": "tuned"},
     ),
 }
@@ -359,6 +360,10 @@ HEADLINES: dict[str, tuple[Callable[[], Dataset], str]] = {
     "no baseline": (
         lambda: reported(baseline=False),
         r"printed has the best nDCG@10, 0\.500 \(differences not tested\)\.",
+    ),
+    "pairs without a baseline": (
+        lambda: tested(First=0.6, Second=0.5),
+        r"First has the best nDCG@10, 0\.600; the other ranked system can be separated from it\.",
     ),
     "baseline": (
         lambda: tested(BM25=0.4, Last=0.2),

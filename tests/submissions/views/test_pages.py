@@ -251,10 +251,10 @@ def test_the_list_is_filtered_by_state_and_dataset(demo: Dataset, secret: Datase
     assert listed("") == {first, second}
     assert listed("?state=done") == {first}
     assert listed("?state=waiting") == {second}
-    assert listed("?state=ended") == set()
+    assert listed("?state=unscored") == set()
     assert listed("?dataset=secret") == {second}
     assert listed("?dataset=secret&state=done") == set()
-    page = one_line(signed_in.get("/submissions/?dataset=demo&state=ended").content.decode())
+    page = one_line(signed_in.get("/submissions/?dataset=demo&state=unscored").content.decode())
     assert "No submission matches these filters." in page
     assert 'href="?dataset=demo&amp;state=done"' in page
     assert "You have no submissions yet" not in page

@@ -23,7 +23,7 @@ def test_the_footer_leads_to_parts_queues_workers_and_the_newest_result(client: 
     Worker.objects.create(name="a", queues=["score"], started_at=timezone.now(), seen_at=timezone.now())
     assert '<a href="/status/">Status</a>' in client.get("/").content.decode()
     page = client.get("/status/").content.decode()
-    assert "No worker is online for these jobs, which wait: " in page
+    assert "No worker is online for: " in page
     assert page.count("does not work") == 0
     assert "Newest</a>" in page
     assert "Unseen" not in page
