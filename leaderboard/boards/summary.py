@@ -247,8 +247,7 @@ class _Leader:
             is_alone = len(self.rows) == 1
             lead = _("is the baseline and the only result so far") if is_alone else _("is the baseline and leads")
         elif relative is None:
-            lead = _("has the best %(measure)s, %(score)s")
-            lead %= {"measure": measure, "score": format_value(self.score, 3)}
+            lead = _("has the best %(measure)s, %(score)s") % {"measure": measure, "score": format_value(self.score, 3)}
             if self._untested_reason() and not self.board.pending_columns:
                 lead = _("%(lead)s (differences not tested)") % {"lead": lead}
         else:

@@ -53,16 +53,15 @@ def submissions(request: HttpRequest) -> HttpResponse:
     """Show a page of the submissions of the user's teams, newest first, filtered by the state and dataset of a job."""
     rows, state = permissions.get_submissions(request.user), choice(request.GET, "state", FILTERS)
     jobs = Job.objects.filter(submission__in=rows).exclude(kind=Job.Kind.SHARD)
-    datasets = list(Dataset.objects.filter(pk__in=jobs.values("dataset")).order_by("name"))
-    slug = choice(request.GET, "dataset", [row.slug for row in datasets])
-    dataset = next((row for row in datasets if row.slug == slug), None)
+    datasets = {row.slug: row for row in Dataset.objects.filter(pk__in=jobs.values("dataset")).order_by("name")}
+    dataset = datasets.get(choice(request.GET, "dataset", datasets))
     if dataset or state:
-        jobs = jobs.filter(state__in=FILTERS.get(state, State), dataset__in=[dataset] if dataset else datasets)
+        jobs = jobs.filter(state__in=FILTERS.get(state, State), dataset__in=[dataset] if dataset else datasets.values())
         rows = rows.filter(pk__in=jobs.values("submission"))
     page = Paginator(with_jobs(rows), PER_PAGE).get_page(whole_number(request.GET, "page", 1))
     statuses = with_standings(describe(row, complete=True, compare=False) for row in page)
-    context = {"section": "submissions", "submissions": statuses, "page": page, "state": state, "datasets": datasets}
-    return render(request, "submissions/list.html", {**context, "dataset": dataset})
+    context = {"section": "submissions", "submissions": statuses, "page": page, "state": state, "dataset": dataset}
+    return render(request, "submissions/list.html", {**context, "datasets": list(datasets.values())})
 
 
 @never_cache
