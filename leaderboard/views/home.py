@@ -81,9 +81,9 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
         selection = code if code in counts else choice(request.GET, name, sorted(counts))
         facets.append((name, label, sorted(counts.items()), selection))
         visible_cards = [card for card in visible_cards if not selection or value(card) == selection]
-    sort = choice(request.GET, "sort", SORTS) or "name"
-    visible_cards.sort(key=SORTS[sort][1])
-    benchmarks = sorted(cards.benchmarks, key=SORTS[sort][1])
+    sort = choice(request.GET, "sort", SORTS)
+    visible_cards.sort(key=SORTS[sort or "name"][1])
+    benchmarks = sorted(cards.benchmarks, key=SORTS[sort][1]) if sort else cards.benchmarks
     filtered = any(selection for *_, selection in facets)
     visible_ids = {card.about["pk"] for card in visible_cards}
     context = {

@@ -271,7 +271,7 @@ def test_listing_many_submissions_takes_few_queries(
     with django_assert_max_num_queries(14):
         assert len(api.get("submissions/").body["results"]) == 5
     signed_in.get("/submissions/")  # once in five minutes a session is noted
-    with django_assert_max_num_queries(14):
+    with django_assert_max_num_queries(15):
         assert signed_in.get("/submissions/").status_code == 200
 
 
