@@ -116,6 +116,8 @@ def test_search_filters_as_one_types(page: Page) -> None:
     expect(page.get_by_role("searchbox", name="Search systems or teams")).to_be_focused()
     page.keyboard.type("0")
     expect(page.get_by_text("No rows match.")).to_be_visible()
+    expect(page.locator("#figures, .board-foot > .notes")).to_have_count(1)
+    expect(page.locator("#figures")).to_be_hidden()
     assert page.evaluate("window.notReloaded")
 
 
