@@ -45,7 +45,11 @@ def test_a_lost_run_is_scored_without_another_upload_and_counts_once(
     remove_unreferenced(grace=0)
     person = Client()
     person.force_login(alice)
-    assert "Try again" in person.get(f"/submissions/{sent}/").content.decode()
+    failure_page = person.get(f"/submissions/{sent}/").content.decode()
+    assert "Try again" in failure_page
+    assert failure_page.count("notice is-error") == 1
+    assert "on our side. We are sorry" in failure_page
+    assert "The error was on our side." not in failure_page
 
     assert person.post(f"/submissions/{sent}/retry/").status_code == 302
     assert QuotaUse.objects.get(submission=sent).refunded_at is None
