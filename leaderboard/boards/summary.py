@@ -463,8 +463,7 @@ class _Leader:
 
 
 def _number(row: Row, key: str) -> float | None:
-    value = row.value(key)
-    return value if isinstance(value, (float, int)) else None
+    return value if isinstance(value := row.value(key), (float, int)) else None
 
 
 def _statement(board: Board, row: Row) -> Statement:

@@ -45,8 +45,7 @@ def suggest_terms(model: type[Model], field: str) -> dict[str, str]:
     for value in [*sorted(used, key=lambda value: -used[value]), *filter(None, _BUILT_IN.get(field, "").split("; "))]:
         if field not in TERMS[model] or not any(_is_similar(value, other) for other in values):
             values.append(value)
-    unique_values = sorted(set(values), key=str.casefold)
-    return {value: language_name(value) if field == "language" else "" for value in unique_values}
+    return {value: language_name(value) if field == "language" else "" for value in sorted(values, key=str.casefold)}
 
 
 def stored_spelling(field: str, value: str) -> str:
