@@ -172,7 +172,7 @@ class _Leader:
             is_safe,
             baseline is not None,
             self._headline(ratio, measure, baseline),
-            draw_forest(list(self._forest_rows()), measure, board.baseline, len(rows), least),
+            draw_forest(list(self._forest_rows(relative)), measure, board.baseline, len(rows), least),
             self._origin(reported),
             best.entry.missing_queries or 0,
         )
@@ -207,13 +207,10 @@ class _Leader:
 
     def _better_reported(self) -> Row | None:
         """Return the best row of the other reported rankings if its score is better than that of the best system."""
-        rows = [row for row in self.board.rows if row.ranked_in == REPORTED and row.value(self.key) is not None]
-        rows = [row for row in rows if row.ranking != self.best.ranking]
-        if not rows:
-            return None
+        rows = [row for row in self.board.rows if row.ranked_in == REPORTED and row.ranking != self.best.ranking]
         sign = -1 if self.lower else 1
-        row = max(rows, key=lambda row: sign * (_number(row, self.key) or 0.0))
-        return row if sign * (_number(row, self.key) or 0.0) > sign * self.score else None
+        rows = [row for row in rows if (n := _number(row, self.key)) is not None and sign * n > sign * self.score]
+        return max(rows, key=lambda row: sign * (_number(row, self.key) or 0.0), default=None)
 
     def _origin(self, reported: Row | None) -> str:
         """Return the provenance of the best score, with a note on results that are not ranked with it."""
@@ -234,12 +231,8 @@ class _Leader:
         others = sum(row.ranked_in != REPORTED for row in self.board.rows) if self.board.views else 0
         if not others:
             return origin
-        text = ngettext(
-            "%(origin)s; %(count)d scored system lacks datasets",
-            "%(origin)s; %(count)d scored systems lack datasets",
-            others,
-        )
-        return text % {"origin": origin, "count": others}
+        text = ngettext("%(count)d scored system lacks datasets", "%(count)d scored systems lack datasets", others)
+        return f"{origin}; {text % {'count': others}}"
 
     def _headline(self, relative: float | None, measure: str, tied_baseline: Row | None) -> str:
         """Return the sentence on the best system without its name, with which the sentence begins."""
@@ -253,8 +246,9 @@ class _Leader:
         else:
             is_ahead = (relative < 0) == self.lower or relative == 0
             lead = _("leads %(baseline)s by %(percent)s") if is_ahead else _("is %(percent)s behind %(baseline)s")
-            lead %= {"baseline": self.board.baseline, "percent": f"{_percent(abs(relative))}%"}
-            if certainty := self._lead_certainty(relative):
+            percent, *ends = _percents(abs(relative), *self._lead_ends(relative))
+            lead %= {"baseline": self.board.baseline, "percent": f"{percent}%"}
+            if certainty := self._lead_certainty(ends):
                 lead += f" ({certainty})"
             if tied_baseline is not None:
                 lead = _("%(lead)s when tested alone") % {"lead": lead}
@@ -281,34 +275,48 @@ class _Leader:
             )
         return ties % {"lead": lead, "count": apnumber(count)}
 
-    def _lead_certainty(self, relative: float) -> str:
-        """Return the interval of the relative lead in percent, or else whether the lead is significant, if known."""
-        statement, delta = self.statement, _number(self.best, DELTA)
-        if self.best.ranked_in == REPORTED and statement.better is None:
-            return _("reported, not tested")
-        if statement.interval is None or not delta or not relative:
-            return "" if statement.better is None else significance_word(statement)
-        ends = sorted(end * relative / delta for end in statement.interval)
-        if self.lower:
-            ends = [-end for end in reversed(ends)]
-        low, high = map(_percent, ends)
-        return _("95%% CI %(low)s to %(high)s%%") % {"low": low, "high": high}
+    def _lead_ends(self, relative: float) -> Sequence[float]:
+        """Return the ends of the interval of the relative lead, the lower one first; empty if it is unknown."""
+        interval, delta = self.statement.interval, _number(self.best, DELTA)
+        if interval is None or not delta or not relative:
+            return ()
+        return sorted(end * relative / delta * (-1 if self.lower else 1) for end in interval)
 
-    def _forest_rows(self) -> Iterator[ForestRow]:
-        """Yield the best systems with their differences from the baseline, which is always included."""
+    def _lead_certainty(self, ends: Sequence[str]) -> str:
+        """Return the interval of the lead in percent if its `ends` are known, or else whether the lead is significant.
+
+        The text is empty if neither is known.
+        """
+        if ends:
+            return _("95%% CI %(low)s to %(high)s%%") % {"low": ends[0], "high": ends[1]}
+        if self.statement.better is None:
+            return _("reported, not tested") if self.best.ranked_in == REPORTED else ""
+        return significance_word(self.statement)
+
+    def _forest_rows(self, relative: str) -> Iterator[ForestRow]:
+        """Yield the best systems with their differences from the baseline, which is always included.
+
+        Systems without a difference are omitted, because their source does not report the baseline. Nothing is yielded
+        if the best system is one of them. `relative` is the column of the ratio to the baseline.
+        """
         baseline = self.baseline
-        if baseline is None or len(self.rows) < 2:
+        shown_rows = [row for row in self.rows if self._difference(row, relative) is not None]
+        if baseline is None or len(shown_rows) < 2 or shown_rows[0] is not self.best:
             return
-        shown_rows = list(self.rows[:MAX_ROWS])
+        del shown_rows[MAX_ROWS:]
         if baseline not in shown_rows:
             shown_rows[MAX_ROWS - 1 :] = [baseline]
         for row in shown_rows:
-            delta = _number(row, DELTA)
-            if delta is None:
-                delta = (_number(row, self.key) or 0.0) - (_number(baseline, self.key) or 0.0)
-            is_lost = row.certainty is not None and row.certainty.is_lost_by_correction
-            interval = _statement(self.board, row).interval
-            yield ForestRow(_name(row, self.names), delta, interval, self._role(row), is_lost)
+            name, tested = _name(row, self.names), _statement(self.board, row)
+            facts = tested.interval, self._role(row), tested.is_lost_by_correction
+            yield ForestRow(name, self._difference(row, relative) or 0.0, *facts)
+
+    def _difference(self, row: Row, relative: str) -> float | None:
+        """Return the difference from the baseline; boards of benchmarks with one dataset only have its ratio."""
+        delta, ratio, score = (_number(row, key) for key in (DELTA, relative, self.key))
+        if delta is not None or row.entry.is_baseline:
+            return delta or 0.0
+        return None if ratio in (None, -1.0) or score is None else score * ratio / (1 + ratio)
 
     def _role(self, row: Row) -> Role:
         if row.entry.is_baseline:
@@ -339,13 +347,16 @@ class _Leader:
             return Part(_("Lead"), only if len(self.rows) == 1 else leading)
         delta = _number(best, DELTA)
         if relative is None and delta is None:
-            baseline = next((row.entry.system for row in board.rows if row.entry.is_baseline), "")
+            sources = {row.entry.source_key: row.entry.system for row in board.rows if row.entry.is_baseline}
+            baseline = next(iter(sources.values()), "")
             if not baseline and len(self.rows) > 1:
                 lead = signed(self.score - (_number(self.rows[1], self.key) or 0.0), 3)
                 facts = {"lead": lead, "second": _name(self.rows[1], self.names)}
                 return Part(_("Lead"), _("no baseline; %(lead)s over the second, %(second)s") % facts)
             text = _("%(baseline)s has no %(measure)s") if baseline else _("no baseline to compare with")
-            return Part(_("Lead"), text % {"baseline": baseline, "measure": board.measure})
+            if best.ranked_in == REPORTED and baseline and best.entry.source_key not in sources:
+                text = _("%(source)s reports no %(baseline)s")
+            return Part(_("Lead"), text % {"baseline": baseline, "measure": board.measure, "source": best.value("by")})
         is_own_bm25 = self.baseline is not None and self.baseline.entry.slug == BM25.slug
         label, note = _("vs %(baseline)s") % {"baseline": board.baseline}, BM25_SETTINGS if is_own_bm25 else ""
         # A baseline that scores 0 has a difference but no ratio.
@@ -353,28 +364,21 @@ class _Leader:
         if statement.better is None:
             is_tested_kind = not board.views and best.ranked_in != REPORTED
             return Part(label, lead if is_tested_kind else _("%(lead)s, not tested") % {"lead": lead}, note=note)
+        verdict, difference = significance_word(statement), signed(delta, 3)
         if tied_baseline is not None:
             verdict = _("better than %(baseline)s when tested alone") % {"baseline": board.baseline}
-        else:
-            verdict = significance_word(statement)
-        difference = signed(delta, 3)
         if statement.interval is not None:
             difference += " [{}, {}]".format(*(signed(end, 3) for end in statement.interval))
-        star = SEPARATED if statement.holds_after_correction else ""
-        text = f"{lead}{star} ({difference}), {verdict}"
+        text = f"{lead}{SEPARATED if statement.holds_after_correction else ''} ({difference}), {verdict}"
         state = "" if tied_baseline is not None else "up" if statement.better else "ns"
-        threshold = board.statements.least_difference(board.measure)
+        detail, threshold = p_values_text(statement), board.statements.least_difference(board.measure)
         if threshold is not None:  # The judgments are hidden.
             detail = _("threshold %(least)s") % {"least": f"{threshold:+.3f}"}
-        else:
-            detail = p_values_text(statement)
         if tied_baseline is not None:
             p = _statement(board, tied_baseline).p_best
-            facts = {"detail": detail, "pairs": pairs_text(board.statements, board.measure)}
-            if p is None:
-                detail = _("%(detail)s; not separable: %(pairs)s") % facts
-            else:
-                detail = _("%(detail)s; not separable: p %(p)s with %(pairs)s") % {**facts, "p": p_text(p)}
+            facts = {"detail": detail, "pairs": pairs_text(board.statements, board.measure), "p": p_text(p or 0.0)}
+            reason = _("%(detail)s; not separable: p %(p)s with %(pairs)s")
+            detail = (_("%(detail)s; not separable: %(pairs)s") if p is None else reason) % facts
         return Part(label, text, state, detail, note)
 
     def _ties(self) -> str:
@@ -420,10 +424,8 @@ class _Leader:
             and (value := _number(row, self.key)) is not None
             and (value * NEAR_BEST <= score if self.lower else value >= score * NEAR_BEST)
         ]
-        cost_text = next(
-            (_("%(time)s ms per query") % _time(latency) for latency, row in candidates if row is best), ""
-        )
-        is_timed = bool(cost_text)
+        latencies = [latency for latency, row in candidates if row is best]
+        cost_text = _("%(time)s ms per query") % _time(latencies[0]) if latencies else ""
         if not cost_text and (latency_cell := best["mean-latency"]).mark:
             cost_text = _("%(time)s ms per query, doubtful because the machine was busy") % {"time": latency_cell.text}
         cost_text = cost_text or self._reported_cost()
@@ -444,7 +446,7 @@ class _Leader:
             return best, latency, _("%(cost)s, the fastest of comparable systems") % {"cost": cost_text}
         facts = {"cost": cost_text, "name": _name(cheapest, Counter())} | _time(latency)
         faster = _("%(cost)s; faster and within 5%% of its score: %(name)s, %(time)s ms")
-        text = faster if is_timed else _("%(cost)s; within 5%% of its score: %(name)s, %(time)s ms")
+        text = faster if latencies else _("%(cost)s; within 5%% of its score: %(name)s, %(time)s ms")
         return cheapest, latency, text % facts
 
     def _reported_cost(self) -> str:
@@ -478,10 +480,10 @@ def _name(row: Row, names: Counter[str]) -> str:
     return shorten(name, MAX_NAME)
 
 
-def _percent(share: float) -> str:
-    """Return a share as a percentage, with one decimal place if it is below 20%."""
-    number = 100 * share
-    return f"{number:.{0 if abs(number) >= 19.95 else 1}f}".replace("-", MINUS)
+def _percents(*shares: float) -> list[str]:
+    """Return shares as percentages, all of them with one decimal place if one is below 20%."""
+    digits = 0 if min(map(abs, shares)) >= 0.1995 else 1
+    return [f"{100 * share:.{digits}f}".replace("-", MINUS) for share in shares]
 
 
 def _time(latency: float) -> dict[str, str]:

@@ -53,13 +53,19 @@ def p_text(p: float) -> str:
 
 
 def p_values_text(statement: Statement) -> str:
-    """Return the known p-values: `p = 0.037, Holm-corrected p = 0.110`. A single comparison needs no correction."""
+    """Return the known p-values: `p = 0.037, Holm-corrected p = 0.110`. A single comparison needs no correction.
+
+    The text says if a difference is significant only because the tests of all pairs separate it from all others.
+    """
     if statement.p is None:
         return ""
     if statement.p_corrected is None or statement.comparisons == 1:
         return _("p %(p)s") % {"p": p_text(statement.p)}
     facts = {"p": p_text(statement.p), "correction": CORRECTION, "corrected": p_text(statement.p_corrected)}
-    return _("p %(p)s, %(correction)s-corrected p %(corrected)s") % facts
+    text = _("p %(p)s, %(correction)s-corrected p %(corrected)s")
+    if significance_word(statement) == _("significant") and not statement.holds_after_correction:
+        text = _("%(text)s; separated from all others by the tests of all pairs") % {"text": text}
+    return text % facts
 
 
 def significance_word(statement: Statement) -> str:

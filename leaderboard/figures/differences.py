@@ -19,6 +19,7 @@ from leaderboard.results.board_rows.entry_rows import REPORTED
 from leaderboard.results.significance.statements import differs
 from leaderboard.results.significance.types import EntryCertainty
 
+_BAND = {"fillcolor": "var(--tint-strong)", "line_width": 0, "layer": "below"}
 #: Maximum number of systems side by side, and the number shown by default.
 MAX_SYSTEMS, DEFAULT_SYSTEMS = 4, 2
 NOTHING_TO_COMPARE = "No system of this view can be compared with a baseline of its own source and version."
@@ -102,7 +103,10 @@ class _Series(NamedTuple):
 
 
 class _Subject(NamedTuple):
-    """Texts and formats of a figure: measure, baseline, number format, caption, and subtitle."""
+    """Texts and formats of a figure: measure, baseline, number format, caption, and subtitle.
+
+    `threshold` is the least significant difference with hidden judgments, negative if lower scores are better, or 0.
+    """
 
     measure: str
     baseline: str
@@ -110,11 +114,13 @@ class _Subject(NamedTuple):
     caption: str
     subtitle: str
     lower_is_better: bool
+    threshold: float = 0.0
 
 
 def _board_subject(board: Board, rows: Sequence[Row], caption: str, systems: str = "") -> _Subject:
     subtitle, lower = f"{systems}{board.title}, {board.measure}", drawing.lower_is_better(board)
-    return _Subject(board.measure, board.baseline, drawing.score_format(rows, "+"), caption, subtitle, lower)
+    least = (board.statements.least_difference(board.measure) or 0.0) * (-1 if lower else 1)
+    return _Subject(board.measure, board.baseline, drawing.score_format(rows, "+"), caption, subtitle, lower, least)
 
 
 def _system_differences(board: Board, column: str, *, is_filtered: bool) -> Plot:
@@ -231,7 +237,7 @@ def _draw(
     if is_single:
         columns.append((_("Test"), [str(difference.outcome.label) for difference in all_differences]))
     numbers = [difference.value for difference in all_differences if difference.value is not None]
-    numbers += [end for pair in ends if pair for end in pair]
+    numbers += [subject.threshold, *(end for pair in ends if pair for end in pair)]
     explanation = " Lines are 95% confidence intervals." if any(ends) else ""
     if outcomes & {SIGNIFICANTLY_BETTER, SIGNIFICANTLY_WORSE}:
         explanation += f" Filled points are significantly better (green) or worse (orange) than {subject.baseline}."
@@ -239,6 +245,9 @@ def _draw(
         explanation += " " + _("Green and orange rings are significant only before Holm correction.")
     if UNTESTED in outcomes:
         explanation += " " + _("Crosses are not tested.")
+    band = {"type": "rect", "x0": 0.0, "x1": subject.threshold, "yref": "paper", "y0": 0, "y1": 1, **_BAND}
+    if subject.threshold:
+        explanation += " " + _("In the band, differences are not significant.")
     wide_share, narrow_share = (0.91, 0.8) if is_single else (1.0, 1.0)
     wide = _axes(subject, numbers, wide_share, drawing.MAX_TICKS)
     narrow = _axes(subject, numbers, narrow_share, drawing.MAX_NARROW_TICKS)
@@ -246,7 +255,7 @@ def _draw(
     categories = [*names[:block], _("Reported:"), *names[block:]] if block else list(names)
     return Plot(
         data=_outcome_traces(series[0], names, number_format) if is_single else _series_traces(series, names, subject),
-        layout=drawing.bar_layout(categories, narrow=narrow, **wide),
+        layout=drawing.bar_layout(categories, narrow=narrow, shapes=[band] if subject.threshold else [], **wide),
         table=Table.from_columns(heads, *columns),
         caption=subject.caption + explanation,
         subtitle=subject.subtitle,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html import unescape
 from typing import Any
 
@@ -11,10 +12,13 @@ import pytest
 from django.test import Client
 
 from leaderboard.boards.forest import ForestRow, draw_forest
+from leaderboard.boards.summary import _percents
+from leaderboard.boards.wording import p_values_text, significance_word
 from leaderboard.core.text.numbers import signed
 from leaderboard.models import Dataset, Qrels, System
 from leaderboard.results.reported_facts import COST_UNIT, make_figure
-from leaderboard.results.significance.statements import statements
+from leaderboard.results.significance.statements import Statement, statements
+from tests.leaderboard.boards.test_boards_cached import benchmark_of
 from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import (
     cost,
@@ -535,3 +539,37 @@ def test_a_forest_plot_has_a_band_of_the_differences_that_are_not_significant() 
         [zero] = re.findall(r'class="zero" x1="([\d.]+)%"', plot)
         assert float(zero) - float(left) == pytest.approx(0 if threshold > 0 else float(width), abs=0.02)
         assert float(width) == pytest.approx(42 * 0.05 / span, abs=0.02)
+
+
+def test_differences_are_within_one_source(client: Client) -> None:
+    dataset, first, second = scored_dataset(measures=["nDCG@10"]), make_source("first"), make_source("second")
+    report(dataset, first, "alone", ndcg=0.6)
+    report(dataset, second, "compared", ndcg=0.5)
+    report(dataset, second, "BM25", ndcg=0.4, baseline=True)
+    benchmark_of(dataset)
+    page = client.get("/benchmarks/all/").content.decode()
+    assert "Lead: Lovelace and Hopper 2020 reports no BM25." in verdict(page)
+    assert 'class="forest"' not in page, "the best system has no difference"
+    report(dataset, second, "leader", ndcg=0.7)
+    page = client.get("/benchmarks/all/").content.decode()
+    plot = page[page.index('class="forest"') : page.index("</figure>")]
+    assert re.findall(r'class="forest-name" title="(.*?)"', plot) == ["leader", "compared", "BM25"]
+    assert re.findall(r'class="value"[^>]*>([^<]*)', plot) == ["+0.300", "+0.100", "0"]
+
+
+def test_the_numbers_of_a_lead_have_the_same_decimals() -> None:
+    assert _percents(0.278, 0.133, 0.4504) == ["27.8", "13.3", "45.0"]
+    assert _percents(0.5, 0.28, 0.7) == ["50", "28", "70"]
+    assert _percents(0.5, -0.01, 0.7) == ["50.0", "−1.0", "70.0"]
+
+
+def test_a_significant_lead_with_a_large_corrected_p_value_states_its_reason() -> None:
+    statement = Statement(better=True, p=0.016, p_corrected=0.078, comparisons=5, ranks=(1, 1))
+    reason = "; separated from all others by the tests of all pairs"
+    p_values = "p = 0.016, Holm-corrected p = 0.078"
+    assert (significance_word(statement), p_values_text(statement)) == ("significant", p_values + reason)
+    lost = replace(statement, ranks=(1, 2))
+    assert significance_word(lost) == "significant only before Holm correction"
+    assert p_values_text(lost) == p_values
+    assert reason not in p_values_text(replace(statement, p_corrected=0.03))
+    assert reason not in p_values_text(replace(statement, better=False))

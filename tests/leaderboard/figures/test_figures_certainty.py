@@ -9,6 +9,7 @@ from django.test import Client
 
 from leaderboard.figures.drawing import BETTER, GREY, WORSE
 from leaderboard.models import Dataset, Entry
+from leaderboard.results.significance.statements import statements
 from leaderboard.results.significance.types import EntryCertainty
 from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import (
@@ -92,6 +93,20 @@ def test_over_hidden_judgments_a_difference_has_the_color_of_the_board_and_no_in
     assert column(plot, "Test") == ["significantly better", "not tested"], "worse scores are not tested"
     assert plot.finding == ""
     assert "interval" not in plot.caption
+    least = statements([hidden.pk])[hidden.pk].least_difference("nDCG@10")
+    assert least is not None
+    [band] = plot.layout["shapes"]
+    assert (band["x0"], band["x1"]) == (0.0, least)
+    assert "In the band, differences are not significant." in plot.caption
+
+
+def test_the_axis_includes_the_least_significant_difference() -> None:
+    hidden = scored_dataset(hidden=True)
+    for name, value in (("BM25", 0.2), ("little", 0.201)):
+        score(hidden, name, baseline=name == "BM25", ndcg=value)
+    plot = drawn("deltas", f"dataset={hidden.slug}")
+    assert plot.layout["xaxis"]["range"][1] > plot.layout["shapes"][0]["x1"] > 0.001
+    assert plot.layout["meta"]["narrow"]["xaxis"]["range"][1] > plot.layout["shapes"][0]["x1"]
 
 
 def test_reported_differences_have_a_mark_of_their_own(board: Dataset) -> None:
