@@ -227,7 +227,7 @@ def test_a_single_item_to_review_opens_with_its_decisions_and_several_as_a_list(
         )
         assert waiting is not None
         page = admin_client.get(waiting[1]).content.decode()
-        button = "Uphold the challenge" if waiting[2] == "1" else "Uphold …"
+        button = ">Uphold the challenge<" if waiting[2] == "1" else "Uphold …"
         assert one_line(page).count(button) == int(waiting[2])
     assert waiting[1] == "/admin/leaderboard/challenge/?state__exact=open"
 

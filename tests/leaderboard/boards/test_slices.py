@@ -211,7 +211,7 @@ def test_curators_tag_queries_and_permalinks_keep_the_tags_of_their_time(tmp_pat
     assert rejection.status_code == 400
     assert "1 query not in the dataset: elsewhere" in rejection.content.decode()
     page = tag("query-id\ttag\ns00\thard\ns01\thard\nt0\thard\nt0\tnews\n").content.decode()
-    assert "Tiny: 3 queries have tags." in page
+    assert "tiny: 3 queries have tags." in page
     assert AuditRecord.objects.get(action="tags").reason == "for a test"
     first = answer()
     assert (first["slice"]["label"], first["slice"]["queries"]) == ("queries tagged “hard”", 3)
@@ -224,7 +224,7 @@ def test_curators_tag_queries_and_permalinks_keep_the_tags_of_their_time(tmp_pat
     call_command("tag_queries", *arguments, stdout=io.StringIO())
     assert answer()["slice"]["queries"] == 1
     assert answer(moment)["slice"]["queries"] == 3
-    assert "Tiny: 0 queries have tags." in tag("").content.decode()
+    assert "tiny: 0 queries have tags." in tag("").content.decode()
     assert client.get(f"/api/v1/datasets/{dataset.slug}/board/?slice=tag:hard").status_code == 400
     Dataset.objects.update(hidden=True)
     page = tag("s05\thard\n").content.decode()
