@@ -36,7 +36,7 @@ ADD_NUMBERS = """selectors => selectors.forEach((selector, index) => {
 
 
 def take_pictures(site: str) -> None:
-    """Save a picture with numbers and one without per color scheme."""
+    """Save two pictures for each color scheme, one of them with numbered parts."""
     with sync_playwright() as playwright:
         chromium = browser.launch(playwright)
         for scheme in ("light", "dark"):

@@ -305,9 +305,9 @@ def profile_corpus(path: Path, progress: Progress | None = None, *, examples: It
         lengths.append(len(document.title.split()) + len(document.text.split()))
         if document.id in example_ids or (not example_ids and not example_documents and document.text.strip()):
             example_documents[document.id] = document
-    order = np.argsort(np.array(keys, np.uint64), kind="stable")
-    documents = DocumentLengths(np.array(keys, np.uint64)[order], np.array(lengths, np.uint32)[order])
-    return CorpusProfile(counter.result(), documents, example_documents)
+    key_array, length_array = np.array(keys, np.uint64), np.array(lengths, np.uint32)
+    order = np.argsort(key_array, kind="stable")
+    return CorpusProfile(counter.result(), DocumentLengths(key_array[order], length_array[order]), example_documents)
 
 
 def write_profile(profile: CorpusProfile, path: Path) -> None:

@@ -312,7 +312,7 @@ class _Leader:
             yield ForestRow(name, self._difference(row, relative) or 0.0, *facts)
 
     def _difference(self, row: Row, relative: str) -> float | None:
-        """Return the difference from the baseline; boards of benchmarks with one dataset only have its ratio."""
+        """Return the difference from the baseline, computed from the ratio if the board has no differences."""
         delta, ratio, score = (_number(row, key) for key in (DELTA, relative, self.key))
         if delta is not None or row.entry.is_baseline:
             return delta or 0.0
