@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, islice
 from operator import itemgetter
 
 from django.contrib.humanize.templatetags.humanize import apnumber
@@ -300,10 +300,10 @@ class _Leader:
         if the best system is one of them. `relative` is the column of the ratio to the baseline.
         """
         baseline = self.baseline
-        shown_rows = [row for row in self.rows if self._difference(row, relative) is not None]
+        rows_with_difference = (row for row in self.rows if self._difference(row, relative) is not None)
+        shown_rows = list(islice(rows_with_difference, MAX_ROWS))
         if baseline is None or len(shown_rows) < 2 or shown_rows[0] is not self.best:
             return
-        del shown_rows[MAX_ROWS:]
         if baseline not in shown_rows:
             shown_rows[MAX_ROWS - 1 :] = [baseline]
         for row in shown_rows:
