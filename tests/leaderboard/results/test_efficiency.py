@@ -114,7 +114,7 @@ def test_the_page_publishes_protocol_columns_machines_and_every_price(client: Cl
     for text in (
         "Protocol v4",
         "top 100",
-        "The first 20 searches are warm-up",
+        "the first 20 searches are warm-up",
         "at least 200",
         "× BM25",
         "AMD EPYC, 2 cores",
@@ -124,6 +124,13 @@ def test_the_page_publishes_protocol_columns_machines_and_every_price(client: Cl
         assert price in text_of(page)
     assert page.count(">valid<") == 1
     assert 'href="/efficiency/"' in client.get("/measures/").content.decode()
+
+
+def test_the_protocol_is_grouped_and_begins_with_what_makes_a_time_doubtful(client: Client) -> None:
+    page = client.get("/efficiency/").content.decode()
+    heads = ("Which times to trust", "Doubtful times", "How a query is timed", "Slow systems and variants")
+    places = [page.rindex(f">{head}</") for head in heads]
+    assert places == sorted(places)
 
 
 def test_a_systems_page_shows_each_entry_on_each_machine_with_its_facts(client: Client) -> None:
