@@ -164,6 +164,18 @@ def test_documents_are_pages_whose_links_and_anchors_lead_somewhere(client: Clie
         assert client.get(f"/docs/{name}/").status_code == 404
 
 
+def test_a_page_links_to_the_previous_and_the_next_of_the_sidebar(client: Client) -> None:
+    for address, neighbors in {
+        "/docs/read-a-board/": ["/measures/"],
+        "/measures/": ["/docs/read-a-board/", "/efficiency/"],
+        "/docs/tutorial/": ["/docs/glossary/", "/docs/answer-runs/"],
+        "/docs/scaling/": ["/docs/operations/"],
+        "/docs/": [],
+    }.items():
+        page = client.get(address).content.decode()
+        assert re.findall(r'<a rel="(?:prev|next)" href="([^"]+)">', page) == neighbors
+
+
 def test_long_pages_have_a_table_of_contents_whose_anchors_exist(client: Client) -> None:
     long_pages = ["/formats/", "/measures/", "/models/", "/api/v1/docs/datasets/", "/docs/engines/"]
     for address in {*long_pages, *(f"/docs/{name}/" for name in names())}:
