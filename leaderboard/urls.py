@@ -10,18 +10,7 @@ from leaderboard.boards.exports import FORMATS
 from leaderboard.core.http.redirects import follow_redirects
 from leaderboard.models import TeamRedirect
 from leaderboard.systems.records import follow_merged
-from leaderboard.views import (
-    boards,
-    datasets,
-    exchange,
-    health,
-    home,
-    news,
-    public,
-    reference,
-    rounds,
-    site,
-)
+from leaderboard.views import boards, datasets, exchange, health, home, news, public, reference, rounds, site
 from leaderboard.views.compare import compare_systems
 from leaderboard.views.figures import figure, figure_json, figures
 
@@ -58,10 +47,7 @@ pages = [
     path("authors/<str:slug>/", public.author, name="author"),
     *(
         path(
-            f"systems/<slug:slug>/{name}",
-            follow_merged(exchange.system_export),
-            {"kind": kind},
-            name=f"system_{kind}",
+            f"systems/<slug:slug>/{name}", follow_merged(exchange.system_export), {"kind": kind}, name=f"system_{kind}"
         )
         for kind, name in (
             ("mteb", "mteb.zip"),

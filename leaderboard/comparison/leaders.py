@@ -1,10 +1,12 @@
 """Summaries of all boards: the leader, its lead, how many systems cannot be separated from it, and the last change."""
 
 import datetime
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from django.contrib.humanize.templatetags.humanize import ordinal
 from django.utils.translation import gettext as _
 
 from leaderboard.boards import pages
@@ -143,6 +145,31 @@ def benchmark_places(slug: str) -> list[tuple[Any, ...]]:
         for row in card.board.rows
         if row.entry.slug == slug
     ]
+
+
+def standings() -> dict[str, str]:
+    """Return a line about each board and each ranked system by URL, in about a dozen database queries.
+
+    A board has its number of systems and its best system. A system has its place on the board where the fewest of the
+    others precede it; of equal places, that among most systems.
+    """
+    lines: dict[str, str] = {}
+    best: dict[str, tuple[float, int]] = {}
+    cards = board_cards()
+    for card in (*cards.benchmarks, *cards.datasets):
+        board, ranked_rows = card.board, [row for row in card.board.rows if row.rank is not None]
+        sizes = Counter(row.ranking for row in ranked_rows)
+        if board.summary:
+            facts = {"total": board.total, "name": board.summary.name, "score": f"{board.measure} {card.score}"}
+            lines[card.url] = _("%(total)d systems, best: %(name)s with %(score)s") % facts
+        for row in ranked_rows:
+            url, of, rank = f"/systems/{row.entry.slug}/", sizes[row.ranking], row.rank or 0
+            if (place := (rank / of, -of)) < best.get(url, (2, 0)):
+                value = row.value(board.sort) if card.kind == "benchmark" else row.entry.scores.get(board.measure)
+                facts = {"rank": ordinal(rank), "of": of, "board": card.about["name"]}
+                score = f"{board.measure} {format_value(value, 3)}"
+                best[url], lines[url] = place, _("%(rank)s of %(of)d on %(board)s") % facts + f", {score}"
+    return lines
 
 
 _WITHOUT_JUDGING = dict.fromkeys(("protection", "current_qrels__statistics", "current_qrels__judged_by"))

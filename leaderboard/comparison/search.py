@@ -1,7 +1,8 @@
 """Site search over public boards, systems, teams, people, rounds, measures, and the documentation."""
 
+import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import chain
 from operator import and_
@@ -14,8 +15,8 @@ from django.utils.translation import gettext as _
 from evaluation.measures.registry import FAMILIES
 from leaderboard.boards.columns.about import ARCHITECTURES
 from leaderboard.boards.system.history import authors_in
-from leaderboard.core import anonymity
-from leaderboard.core.documents import sidebar
+from leaderboard.core import anonymity, documents
+from leaderboard.core.http.choices import similar
 from leaderboard.core.measures import canonical_name, measure_anchor
 from leaderboard.models import (
     Benchmark,
@@ -35,7 +36,7 @@ from leaderboard.models import (
 LONGEST_QUERY, MAX_WORDS, MAX_RESULTS, MAX_RESULTS_OF_ONE_KIND, MAX_AUTHOR_TEXTS = 100, 6, 8, 500, 200
 KINDS = ("benchmark", "rolling_benchmark", "dataset", "system", "team", "author", "round", "measure", "documentation")
 #: Rolling benchmarks with documents.
-_ROLLING_BENCHMARKS = TopicSource.objects.exclude(dataset__current_version=None)
+ROLLING_BENCHMARKS = TopicSource.objects.exclude(dataset__current_version=None)
 
 
 #: Function that turns the selected columns of a row into the texts next to its name.
@@ -43,13 +44,17 @@ Describe = Callable[..., Sequence[str]]
 
 
 class SearchResult(NamedTuple):
-    """A search result. `about` is a short description, `of` the total number of results of its kind."""
+    """A search result. `about` is a short description, `of` the total number of results of its kind.
+
+    `standing` is the line of `leaders.standings`, which only the page shows.
+    """
 
     kind: str
     name: str
     url: str
     about: str
     of: int
+    standing: str = ""
 
 
 def read_query(text: str) -> str:
@@ -67,8 +72,7 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
     words = query.casefold().split()
     if not words:
         return []
-    public_systems = EntryQuerySet(Entry).public().values("system_id")
-    systems = System.objects.filter(pk__in=public_systems)
+    systems = _public_systems()
     attributed_systems = systems.exclude(anonymity.anonymous_now())
     limit = MAX_RESULTS_OF_ONE_KIND if kind else MAX_RESULTS
     round_subjects = ("dataset__name", "benchmark__name")
@@ -95,7 +99,7 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
 
     finders: dict[str, Callable[[], list[SearchResult]]] = {
         "benchmark": lambda: find_rows("benchmark", Benchmark.objects.all(), ("name", "slug")),
-        "rolling_benchmark": lambda: find_rows("rolling_benchmark", _ROLLING_BENCHMARKS, ("name", "slug")),
+        "rolling_benchmark": lambda: find_rows("rolling_benchmark", ROLLING_BENCHMARKS, ("name", "slug")),
         "dataset": lambda: find_rows(
             "dataset", Dataset.objects.listed(), ("name", "slug", "task", "domain"), "task", "domain"
         ),
@@ -113,6 +117,34 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
         "documentation": lambda: _select(_find_documentation(words), query, limit),
     }
     return [result for name, find in finders.items() if kind in ("", name) for result in find()]
+
+
+def _public_systems() -> QuerySet[System]:
+    return System.objects.filter(pk__in=EntryQuerySet(Entry).public().values("system_id"))
+
+
+def similar_words(query: str) -> list[str]:
+    """Return names of boards, systems, and measures, or words of them, that are spelled like the query."""
+    names = [family.label for family in FAMILIES.values()]
+    for rows in (Benchmark.objects.all(), Dataset.objects.listed(), _public_systems()):
+        names += rows.values_list("name", flat=True)
+    return similar(query, chain((word.strip("()") for name in names for word in re.split("[ /]", name)), names))
+
+
+#: Functions that return the names of existing pages, by the first part of their addresses.
+_PAGES: Mapping[str, Callable[[], Iterable[str]]] = {
+    "datasets": lambda: Dataset.objects.listed().values_list("slug", flat=True),
+    "benchmarks": lambda: Benchmark.objects.values_list("slug", flat=True),
+    "systems": lambda: _public_systems().values_list("slug", flat=True),
+    "rounds": lambda: Round.objects.listed().values_list("slug", flat=True),
+    "docs": documents.names,
+}
+
+
+def similar_pages(path: str) -> list[str]:
+    """Return addresses of existing pages that are spelled like a path, compared part by part."""
+    kind, name, *_rest = [*path[:200].split("/")[1:], "", ""]
+    return [f"/{page}/{match}/" for page in similar(kind, _PAGES, 1) for match in similar(name, _PAGES[page]())]
 
 
 def _with_facts(systems: QuerySet[System]) -> QuerySet[System]:
@@ -184,7 +216,7 @@ def _find_measures(query: str) -> list[SearchResult]:
 def _find_documentation(words: Sequence[str]) -> list[SearchResult]:
     """Return pages and sections whose heading contains one of the words, and with the page's title all of them."""
     results = []
-    for page in chain.from_iterable(links for _group, links in sidebar()):
+    for page in chain.from_iterable(links for _group, links in documents.sidebar()):
         sections = ((heading.text, f"{page.url}#{heading.anchor}", page.title) for heading in page.headings)
         for name, url, about in ((page.title, page.url, ""), *sections):
             text = name.casefold()

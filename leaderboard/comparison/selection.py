@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from django.db.models import TextField
@@ -12,7 +11,7 @@ from django.db.models.functions import Cast
 
 from leaderboard.boards.state import Parameters, build_query, last_value
 from leaderboard.core import anonymity
-from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.http.choices import UnknownChoice, similar
 from leaderboard.core.measures import canonical_name
 from leaderboard.models import Dataset, Entry, EntryQuerySet, System, short_citation
 from leaderboard.results.board_rows.entry_rows import REPORTED, STALE
@@ -138,8 +137,8 @@ def _similar_systems(name: str, choices: Mapping[str, SystemChoice]) -> list[str
         for text in {slug, choice.name.casefold(), choice.label.casefold()}:
             spellings.setdefault(text, []).append(slug)
     containing_texts = [text for text in spellings if key in text]
-    similar_texts = get_close_matches(key, spellings, n=MAX_SUGGESTED, cutoff=0.5)
-    return list(dict.fromkeys(slug for text in (*containing_texts, *similar_texts) for slug in spellings[text]))
+    texts = (*containing_texts, *similar(key, spellings, MAX_SUGGESTED))
+    return list(dict.fromkeys(slug for text in texts for slug in spellings[text]))
 
 
 def distinct_choices(slugs: Sequence[str], choices: Mapping[str, SystemChoice]) -> dict[str, SystemChoice]:

@@ -16,15 +16,7 @@ from django.db.models import BooleanField, Exists, OuterRef, Q, Value
 from evaluation.core.problems import Problem, ProblemCode
 from leaderboard.core.audit import record
 from leaderboard.core.http.site_url import default_site_address
-from leaderboard.models import (
-    VISIBILITIES,
-    WITHOUT_AGREEMENT,
-    Acceptance,
-    Agreement,
-    Dataset,
-    User,
-    Visibility,
-)
+from leaderboard.models import VISIBILITIES, WITHOUT_AGREEMENT, Acceptance, Agreement, Dataset, User, Visibility
 
 #: Codename of the permission to read hidden judgments and stored original texts.
 READ_QRELS = "read_qrels"

@@ -55,9 +55,7 @@ def send_wakeup(task: str, destination: str, **arguments: Any) -> bool:
     except Exception as error:  # An error of the broker, its connection, or the wait for one of ours.
         _silent_until = monotonic() + PAUSE
         logger.info(
-            "no wakeup sent to %s; the dispatcher will find the work by polling: %s",
-            destination,
-            type(error).__name__,
+            "no wakeup sent to %s; the dispatcher will find the work by polling: %s", destination, type(error).__name__
         )
         return False
     return True

@@ -10,12 +10,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from leaderboard.boards.exchange import croissant
-from leaderboard.boards.exchange.system_results import (
-    every_eval_ever_record,
-    exchanged_results,
-    mteb_archive,
-    to_yaml,
-)
+from leaderboard.boards.exchange.system_results import every_eval_ever_record, exchanged_results, mteb_archive, to_yaml
 from leaderboard.boards.exports.texts import bibliography
 from leaderboard.core import anonymity
 from leaderboard.core.cache.pages import cache_page, vary_on_site_address

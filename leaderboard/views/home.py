@@ -14,11 +14,10 @@ from django.views.decorators.http import require_safe
 
 from evaluation.text.languages import known_language_code
 from leaderboard.boards.state import choice
-from leaderboard.comparison.leaders import BoardCard, board_cards
-from leaderboard.comparison.search import KINDS, distinguish, read_query, search
+from leaderboard.comparison.leaders import BoardCard, board_cards, standings
+from leaderboard.comparison.search import KINDS, ROLLING_BENCHMARKS, distinguish, read_query, search, similar_words
 from leaderboard.core.cache.pages import PageVariant, cache_page
 from leaderboard.core.http.query_parameters import reads
-from leaderboard.models import TopicSource
 from leaderboard.results.profiles.public import public_overlaps
 from leaderboard.rounds.lifecycle import describe_round, unfinished_rounds
 from leaderboard.views.board_views import is_part, site_revision
@@ -92,7 +91,7 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
         "takes_runs": [card for card in visible_cards if card.about["takes_runs"]],
         "reported": [card for card in visible_cards if not card.about["takes_runs"]],
         "any": bool(cards.datasets),
-        "rolling_benchmarks": TopicSource.objects.exclude(dataset__current_version=None),
+        "rolling_benchmarks": ROLLING_BENCHMARKS.all(),
         "facets": facets,
         "filtered": filtered,
         "sorts": [(name, label) for name, (label, _) in SORTS.items()],
@@ -119,8 +118,14 @@ def search_page(request: HttpRequest) -> HttpResponse:
     """Show search results for `q` by kind, or more results of a single `kind`."""
     query = read_query(request.GET.get("q", ""))
     results = distinguish(search(query, _kind(request)))
-    kinds = [(kind, list(matches)) for kind, matches in groupby(results, attrgetter("kind"))]
-    template = "leaderboard/_found.html" if is_part(request) else "leaderboard/search.html"
-    response = render(request, template, {"section": "search", "query": query, "kinds": kinds})
+    lines = standings() if results and not is_part(request) else {}
+    results = [result._replace(standing=lines.get(result.url, "")) for result in results]
+    context = {
+        "section": "search",
+        "query": query,
+        "kinds": [(kind, list(matches)) for kind, matches in groupby(results, attrgetter("kind"))],
+        "near": similar_words(query) if query and not results else (),
+    }
+    response = render(request, f"leaderboard/{'_found' if is_part(request) else 'search'}.html", context)
     patch_vary_headers(response, ["HX-Request", "HX-History-Restore-Request"])
     return response

@@ -13,8 +13,8 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_safe
-from django.views.defaults import page_not_found
 
+from leaderboard.comparison.search import similar_pages
 from leaderboard.core.branding import LOGO_TYPES, style_sheet
 from leaderboard.core.cache.pages import cache_page
 from leaderboard.core.documents import document, names
@@ -51,12 +51,7 @@ def site_page(request: HttpRequest, name: str) -> HttpResponse:
     if name not in settings.SITE_PAGES or (file is not None and not file.is_file()):
         raise Http404(f"The operator of this site has not provided this page ({name}.md in SITE_PAGES_FOLDER).")
     text = to_html(file.read_text()) if file else ""
-    context = {
-        "section": name,
-        "name": name,
-        "text": text,
-        "session_days": settings.SESSION_COOKIE_AGE // 86400,
-    }
+    context = {"section": name, "name": name, "text": text, "session_days": settings.SESSION_COOKIE_AGE // 86400}
     return render(request, "leaderboard/site_page.html", context)
 
 
@@ -126,9 +121,9 @@ _LIMITS = {
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Return the API's error for API URLs, else the site's error page."""
+    """Return the API's error for API URLs, else the site's error page with addresses of similar pages."""
     if not request.path.startswith("/api/"):
-        return page_not_found(request, exception)
+        return render(request, "404.html", {"near": similar_pages(request.path)}, status=404)
     detail = "This URL does not exist. See /api/v1/docs/ for the URLs of the API."
     return JsonResponse({"code": "not_found", "detail": detail, "problems": []}, status=404)
 

@@ -7,6 +7,12 @@ from difflib import get_close_matches
 MAX_SUGGESTED = 3
 
 
+def similar(text: str, choices: Iterable[str], limit: int = MAX_SUGGESTED) -> list[str]:
+    """Return the choices that are spelled like a text, ignoring case, most similar first."""
+    by_fold = {choice.casefold(): choice for choice in choices}
+    return [by_fold[fold] for fold in get_close_matches(text.casefold(), by_fold, limit)]
+
+
 class UnknownChoice(Exception):
     """A query parameter has an unknown value.
 
@@ -19,8 +25,7 @@ class UnknownChoice(Exception):
 
     def __init__(self, parameter: str, value: str, choices: Iterable[str] = (), *, expected: str = "") -> None:
         self.parameter, self.value, self.choices, self.expected = parameter, value, list(choices), expected
-        by_fold = {choice.casefold(): choice for choice in self.choices}
-        self.near = [by_fold[fold] for fold in get_close_matches(value.casefold(), by_fold, MAX_SUGGESTED)]
+        self.near = similar(value, self.choices)
         super().__init__(" ".join(filter(None, (f"{self.subject}.", self.suggestion, self.valid))))
 
     @property

@@ -16,14 +16,7 @@ from evaluation.archives.compression import FileLimits, open_blocks
 from evaluation.runs.header import BYTE_ORDER_MARK
 from leaderboard.core.storage import shared
 from leaderboard.core.storage.disk import disk_errors
-from leaderboard.core.storage.store import (
-    Area,
-    atomic_write,
-    local_path,
-    path_of,
-    temporary_file,
-    touch_existing,
-)
+from leaderboard.core.storage.store import Area, atomic_write, local_path, path_of, temporary_file, touch_existing
 
 _BLOCK = 1 << 20
 #: The value of `wbits` that makes zlib write gzip.

@@ -85,6 +85,36 @@ def test_every_answer_leads_to_a_page_and_the_page_lists_the_same(client: Client
     assert all(f'href="{url}"' in nothing.partition("No results")[2] for url in ("/benchmarks/", "/compare/", "/docs/"))
 
 
+def test_the_page_shows_the_best_standing_of_a_system_and_the_leader_of_a_board(client: Client) -> None:
+    small, large = scored_dataset(name="Small pond"), scored_dataset(name="Large pond")
+    heron = make_system("Heron")
+    for dataset, place in ((small, 1), (large, 2)):
+        score(dataset, heron, ndcg=0.5)
+        for number in range(1, 2 * place + 1):
+            score(dataset, f"duck {number} of {dataset.name}", ndcg=0.6 if number < place else 0.4 - number / 100)
+    text = " ".join(re.sub(r"<[^>]+>", " ", client.get("/search/?q=pond").content.decode()).split())
+    assert "3 systems, best: Heron with nDCG@10 0.500" in text
+    assert "5 systems, best: duck 1 of Large pond with nDCG@10 0.600" in text
+    text = " ".join(client.get("/search/?q=heron").content.decode().split())
+    assert "1st of 3 on Small pond, nDCG@10 0.500</small>" in text
+    assert "1st of 3" not in client.get("/search/?q=heron", headers={"HX-Request": "true"}).content.decode()
+
+
+def test_a_mistyped_name_or_address_leads_to_similar_ones(client: Client, content: Dataset) -> None:
+    content.slug = "quokka-questions"
+    content.save()
+    assert "Did you mean" not in client.get("/search/?q=zzzz").content.decode()
+    assert '<a href="/search/?q=Quokka">Quokka</a>' in client.get("/search/?q=qoukka").content.decode()
+    for path in ("/datasets/quokka-qestions/", "/dataset/quokka-questions/board"):
+        answer = client.get(path)
+        assert answer.status_code == 404
+        assert '<a href="/datasets/quokka-questions/">/datasets/quokka-questions/</a>' in answer.content.decode(), path
+    assert "/docs/read-a-board/</a>" in client.get("/docs/read-board/").content.decode()
+    for path in ("/datasets/quokka-in-preparatio/", "/systems/private-quoka/"):
+        assert not re.search("in-preparation/|private-quokka/", client.get(path).content.decode()), path
+    assert "Did you mean" not in client.get("/elsewhere/quokka-questions/").content.decode()
+
+
 def test_systems_with_equal_names_are_told_apart_by_team_and_datasets(client: Client) -> None:
     datasets = [scored_dataset(name=name) for name in ("Alpha", "Beta", "Gamma")]
     team = Team.objects.create(slug="lab", name="Lab")
