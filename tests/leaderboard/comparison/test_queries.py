@@ -80,6 +80,7 @@ def test_the_list_is_sorted_by_the_server_and_says_how_hard_each_query_is(client
     missing = client.get("/datasets/tiny/queries/?q=nowhere").content.decode()
     assert "0 of 2 judged queries match" in missing
     assert "No query contains “nowhere”." in missing
+    assert '<a class="button" href="/datasets/tiny/queries/">' in missing
     crumbs = missing.partition('class="crumbs"')[2].partition("</p>")[0]
     assert re.findall('href="(.*?)"', crumbs) == ["/benchmarks/", "/datasets/tiny/"], "as on the board"
     for wrong in ("sort=nonsense", "page=7", "page=x", "measure=nonsense", "sort=mean:up"):

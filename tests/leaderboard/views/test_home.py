@@ -142,6 +142,21 @@ def test_boards_are_listed_by_facets_and_reported_ones_are_folded(client: Client
     assert "bug search" in refused.content.decode()
 
 
+def test_empty_pages_say_what_will_be_there_and_offer_one_step(client: Client) -> None:
+    for address, text, step in (
+        ("/", "Datasets that accept runs will be listed here", "/docs/datasets/"),
+        ("/benchmarks/", "They will be listed here once a curator imports one", "/docs/datasets/"),
+        ("/news/", "will be listed here by day", "/benchmarks/"),
+        ("/rounds/", "Announced rounds will be listed here", "/datasets/"),
+        ("/search/?q=zzz", "Search for fewer or other words", "/benchmarks/"),
+        ("/search/", "Enter a name", "/benchmarks/"),
+    ):
+        page = client.get(address).content.decode()
+        before, _, after = page.partition(text)
+        assert after, address
+        assert re.findall(r'<a class="button" href="([^"]*)"', after) == [step], address
+
+
 def test_documents_are_pages_whose_links_and_anchors_lead_somewhere(client: Client) -> None:
     pages = {f"/docs/{name}/": client.get(f"/docs/{name}/").content.decode() for name in names()}
     pages["/docs/"] = client.get("/docs/").content.decode()

@@ -127,7 +127,7 @@ def test_systems_with_equal_names_are_told_apart_by_team_and_datasets(client: Cl
     System.objects.filter(pk=systems[2].pk).update(team=None)
     page = client.get("/search/?q=same").content.decode()
     assert re.findall(r">(same \(.*?\))<small>", page) == ["same (this site)", "same (Other)", "same (Lab)"]
-    assert re.findall("<small>(.*?)</small>", page) == [
+    assert re.findall(r"same \(.*?\)<small>(.*?)</small>", page) == [
         "this site, lexical, Alpha and 2 more",
         "Other, lexical, Beta and 1 more",
         "Lab, lexical, Alpha",
