@@ -1,14 +1,18 @@
 """Reference pages of measures, efficiency protocol, and file formats."""
 
+import re
+from collections.abc import Iterable, Mapping
+
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
 from evaluation.archives.compression import FileLimits
 from evaluation.checkpoints.findings import CODES
-from evaluation.core.problems import PROBLEM_CODES, codes_about
+from evaluation.core.problems import PROBLEM_CODES, ProblemCode, codes_about
 from evaluation.efficiency import measurements, protocol
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.measures.registry import DEFAULT_MEASURES, FAMILIES, SPEC_VERSION
@@ -36,14 +40,37 @@ def measures(request: HttpRequest) -> HttpResponse:
     return render(request, "leaderboard/measures.html", context)
 
 
+#: Kinds of problems with a submission, and patterns of their codes. Other codes are of the last kind.
+REQUEST_KINDS: Mapping[str, str] = {
+    _("Files and uploads"): "upload|file|tus_|piece|content_type|too_large",
+    _("Models and images"): "checkpoint|engine|hub_|image|container|gpu|prompt|sandbox|models|no_corpus",
+    _("Rounds"): "round|tag|priority|run_type",
+    _("Seed sets and several runs"): "seed|label|twice|number_of_runs|several|member_|pairing",
+    _("Datasets, systems, and accounts"): "",
+}
+#: The same for problems with a file, by severity.
+FILE_KINDS: Mapping[str, str] = {
+    _("Errors: the file is rejected"): "error",
+    _("Warnings: the file is scored"): "",
+}
+
+
+def _by_kind(names: Iterable[tuple[ProblemCode, str]], kinds: Mapping[str, str]) -> list[tuple[str, list[ProblemCode]]]:
+    """Return the codes by the first kind whose pattern occurs in their names."""
+    codes: dict[str, list[ProblemCode]] = {kind: [] for kind in kinds}
+    for code, name in names:
+        codes[next(kind for kind, pattern in kinds.items() if re.search(pattern, name))].append(code)
+    return list(codes.items())
+
+
 @require_safe
 @cache_page(lambda: SPEC_VERSION)
 def formats(request: HttpRequest) -> HttpResponse:
     """Show formats of runs and datasets, limits, and all problem codes."""
     context = {
         "section": "docs",
-        "file_codes": codes_about("file"),
-        "request_codes": codes_about("request"),
+        "file_codes": _by_kind(((code, code.severity) for code in codes_about("file")), FILE_KINDS),
+        "request_codes": _by_kind(((code, code) for code in codes_about("request")), REQUEST_KINDS),
         "checkpoint_codes": [
             (code, text) for code, text in CODES.items() if code not in PROBLEM_CODES or code in MODEL_FAILURES
         ],

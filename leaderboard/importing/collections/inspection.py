@@ -15,13 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evaluation.archives.compression import open_blocks
-from evaluation.collections.check import (
-    FileStatistics,
-    check_corpus,
-    check_document_ids,
-    check_queries,
-    copy_queries,
-)
+from evaluation.collections.check import FileStatistics, check_corpus, check_document_ids, check_queries, copy_queries
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.files import file_sha256
 from evaluation.core.problems import InvalidContent, Problem
@@ -318,7 +312,5 @@ def check_split(split: str) -> Iterator[Problem]:
     """Yield a problem if the split's name is not a short, safe file name."""
     if not split.replace("-", "").replace("_", "").isalnum() or len(split) > 20 or not split.isascii():
         yield problem(
-            "split",
-            f"“{split}” is not a valid split name",
-            "Use letters, digits, - and _, for example: test.",
+            "split", f"“{split}” is not a valid split name", "Use letters, digits, - and _, for example: test."
         )

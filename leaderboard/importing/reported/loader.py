@@ -21,12 +21,7 @@ from leaderboard.importing.reported.model_meta import system_fields
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry, Source, System, short_citation
 from leaderboard.results.board_rows.revisions import benchmark_changed, lock_boards
 from leaderboard.results.publishing.descriptions import system_changed
-from leaderboard.results.publishing.visibility import (
-    CannotModerate,
-    publish_reported,
-    restore,
-    withdraw_reported,
-)
+from leaderboard.results.publishing.visibility import CannotModerate, publish_reported, restore, withdraw_reported
 from leaderboard.results.reported_facts import board_unit, board_value, is_url, make_figure
 from leaderboard.results.values import training_exposure
 from leaderboard.systems.challenges import CLAIMS, latest_settlement
@@ -208,11 +203,7 @@ def _store_system(source: Source, name: str, initial: Mapping[str, Any], values:
 
 
 def _update_benchmark(
-    slug: str,
-    fields: dict[str, Any],
-    position: int,
-    sources: dict[str, Source],
-    datasets: dict[str, Dataset],
+    slug: str, fields: dict[str, Any], position: int, sources: dict[str, Source], datasets: dict[str, Dataset]
 ) -> None:
     """Create or update a benchmark and its members, and record its version if it changed."""
     source = sources.get(fields.get("source", ""))
@@ -294,22 +285,14 @@ def enter_figures(source: Source, figures: Sequence[CuratedFigure]) -> None:
     places: defaultdict[tuple[Dataset, System, str], list[CuratedFigure]] = defaultdict(list)
     for figure in figures:
         if (system := systems.get(figure.system)) is None:
-            initial = {
-                "slug": free_slug(f"{figure.system} {source.key}"),
-                "architecture": figure.architecture,
-            }
+            initial = {"slug": free_slug(f"{figure.system} {source.key}"), "architecture": figure.architecture}
             system = systems[figure.system] = _store_system(source, figure.system, initial, details[figure.system])
         places[figure.dataset, system, figure.configuration].append(figure)
         audit_values = {"value": figure.value, "publication": str(source), "locator": figure.locator}
         audit_values |= {cost["name"]: f"{cost['as_printed']} {cost['unit']}" for cost in figure.costs}
         if figure.address:
             audit_values["address"] = figure.address
-        record(
-            "reported figure entered",
-            f"{figure.measure} of {system}",
-            dataset=figure.dataset,
-            after=audit_values,
-        )
+        record("reported figure entered", f"{figure.measure} of {system}", dataset=figure.dataset, after=audit_values)
     publish_reported([_build_entry(*place, rows) for place, rows in places.items()])
     for dataset, system, configuration in places:
         for entry in _find_entries(dataset, system, configuration).filter(visibility=Entry.Visibility.UNPUBLISHED):

@@ -22,6 +22,7 @@ from evaluation.checkpoints.findings import CODES
 from evaluation.core.problems import PROBLEM_CODES, codes_about
 from evaluation.execution.failures import MODEL_FAILURES
 from leaderboard.core.http.errors import BROKEN, DATABASE_AWAY, DISK_FULL, TOO_SLOW
+from leaderboard.views.reference import REQUEST_KINDS
 
 RAISING = (evaluation.archives, evaluation.runs, leaderboard.api, leaderboard.core, submissions)
 #: Registers what a web process registers, and prints it.
@@ -64,4 +65,7 @@ def test_the_page_has_a_line_for_each(client: Client) -> None:
     page = client.get("/formats/").content.decode()
     codes = set(PROBLEM_CODES) | set(CODES) | set(MODEL_FAILURES)
     assert [code for code in codes if page.count(f'<tr id="{code}">') != 1] == []
-    assert page.count('<details class="code-list">') == 4, "a link to a code opens its folded table"
+    folds = page.split('<details class="code-list">')[1:]
+    for kind, code in (("Warnings", "ties"), ("Files and uploads", "upload_offset"), ("Rounds", "tag_needed")):
+        assert [f'id="{code}"' in fold for fold in folds] == [kind in fold.partition("<span")[0] for fold in folds]
+    assert len(folds) == 2 + len(REQUEST_KINDS) + 2, "a link to a code opens its folded table"
