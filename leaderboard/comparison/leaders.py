@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from django.contrib.humanize.templatetags.humanize import ordinal
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from leaderboard.boards import pages
 from leaderboard.boards.model import Block, Board, Member
@@ -161,13 +162,14 @@ def standings() -> dict[str, str]:
         sizes = Counter(row.ranking for row in ranked_rows)
         if board.summary:
             facts = {"total": board.total, "name": board.summary.name, "score": f"{board.measure} {card.score}"}
-            lines[card.url] = _("%(total)d systems, best: %(name)s with %(score)s") % facts
+            text = ngettext("%(total)d system: %(name)s", "%(total)d systems, best: %(name)s", board.total)
+            lines[card.url] = _("%(systems)s with %(score)s") % {**facts, "systems": text % facts}
         for row in ranked_rows:
             url, of, rank = f"/systems/{row.entry.slug}/", sizes[row.ranking], row.rank or 0
             if (place := (rank / of, -of)) < best.get(url, (2, 0)):
                 value = row.value(board.sort) if card.kind == "benchmark" else row.entry.scores.get(board.measure)
                 facts = {"rank": ordinal(rank), "of": of, "board": card.about["name"]}
-                score = f"{board.measure} {format_value(value, 3)}"
+                score = f"{board.measure} {format_value(value if isinstance(value, float) else None, 3)}"
                 best[url], lines[url] = place, _("%(rank)s of %(of)d on %(board)s") % facts + f", {score}"
     return lines
 

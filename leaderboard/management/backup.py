@@ -192,13 +192,7 @@ def _run_postgresql(program: str, *arguments: str, output: BinaryIO | None = Non
             "POSTGRESQL_BIN to their folder."
         )
     parameters = connection.get_connection_params()
-    keys = {
-        "PGDATABASE": "dbname",
-        "PGUSER": "user",
-        "PGPASSWORD": "password",
-        "PGHOST": "host",
-        "PGPORT": "port",
-    }
+    keys = {"PGDATABASE": "dbname", "PGUSER": "user", "PGPASSWORD": "password", "PGHOST": "host", "PGPORT": "port"}
     variables = {name: str(parameters[key]) for name, key in keys.items() if parameters.get(key)}
     command = [path, "--no-owner", "--no-privileges", *arguments]
     environment = {**os.environ, **variables}

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_noop
 from django.views.decorators.http import require_safe
 
 from evaluation.archives.compression import FileLimits
@@ -42,16 +42,16 @@ def measures(request: HttpRequest) -> HttpResponse:
 
 #: Kinds of problems with a submission, and patterns of their codes. Other codes are of the last kind.
 REQUEST_KINDS: Mapping[str, str] = {
-    _("Files and uploads"): "upload|file|tus_|piece|content_type|too_large",
-    _("Models and images"): "checkpoint|engine|hub_|image|container|gpu|prompt|sandbox|models|no_corpus",
-    _("Rounds"): "round|tag|priority|run_type",
-    _("Seed sets and several runs"): "seed|label|twice|number_of_runs|several|member_|pairing",
-    _("Datasets, systems, and accounts"): "",
+    gettext_noop("Files and uploads"): "upload|file|tus_|piece|content_type|too_large",
+    gettext_noop("Models and images"): "checkpoint|engine|hub_|image|container|gpu|prompt|sandbox|models|no_corpus",
+    gettext_noop("Rounds"): "round|tag|priority|run_type",
+    gettext_noop("Seed sets and several runs"): "seed|label|twice|number_of_runs|several|member_|pairing",
+    gettext_noop("Datasets, systems, and accounts"): "",
 }
 #: The same for problems with a file, by severity.
 FILE_KINDS: Mapping[str, str] = {
-    _("Errors: the file is rejected"): "error",
-    _("Warnings: the file is scored"): "",
+    gettext_noop("Errors: the file is rejected"): "error",
+    gettext_noop("Warnings: the file is scored"): "",
 }
 
 
