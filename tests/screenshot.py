@@ -1,6 +1,7 @@
 """Take the screenshots of a board of the demo site in light and dark mode, written to docs/images/.
 
-The README shows `board-*.png`. *Read a board* shows `parts-*.png`, which have numbers at the parts that it explains.
+The README shows `board-*.png`. *Read a board* shows `parts-*.png`, which have numbers at the parts that it explains,
+and on phones `parts-*-phone.png`.
 
 .venv/bin/python -m tests.screenshot
 """
@@ -21,14 +22,17 @@ IMAGES = ROOT / "docs" / "images"
 #: A published table of the demo site: it is the same on every machine, unlike boards with measured latencies.
 BOARD = "/benchmarks/beir/"
 SIZE = {"width": 1280, "height": 800}
+PHONE = {"width": 390, "height": 840}
 #: Parts of a board in the order in which *Read a board* lists them.
-PARTS = (".board-head", ".verdict .headline", ".verdict .forest", ".board-bar", "#board-table")
-#: Adds a numbered disc at the upper left corner of each part.
+PARTS = (".board-head", ".verdict .headline", ".forest", ".board-bar", "#board-table")
+#: Adds a numbered disc at the upper left corner of each part, or at its right if the page has no margin.
 ADD_NUMBERS = """selectors => selectors.forEach((selector, index) => {
-  const { left, top } = document.querySelector(selector).getBoundingClientRect(), disc = document.createElement("b");
+  const part = [...document.querySelectorAll(selector)].find((element) => element.offsetWidth);
+  const { left, top } = part.getBoundingClientRect(), disc = document.createElement("b");
+  const x = left < 28 ? innerWidth - 26 : left - 28;
   disc.textContent = index + 1;
   Object.assign(disc.style, {
-    position: "absolute", left: `${left - 28}px`, top: `${top}px`, width: "22px", height: "22px", zIndex: 9,
+    position: "absolute", left: `${x}px`, top: `${top}px`, width: "22px", height: "22px", zIndex: 9,
     borderRadius: "11px", background: "#c2410c", color: "#fff", font: "600 13px/22px sans-serif", textAlign: "center",
   });
   document.body.append(disc);
@@ -36,7 +40,7 @@ ADD_NUMBERS = """selectors => selectors.forEach((selector, index) => {
 
 
 def take_pictures(site: str) -> None:
-    """Save two pictures for each color scheme, one of them with numbered parts."""
+    """Save three pictures for each color scheme, two of them with numbered parts."""
     with sync_playwright() as playwright:
         chromium = browser.launch(playwright)
         for scheme in ("light", "dark"):
@@ -45,6 +49,10 @@ def take_pictures(site: str) -> None:
             page.screenshot(path=IMAGES / f"board-{scheme}.png")
             page.evaluate(ADD_NUMBERS, PARTS)
             page.screenshot(path=IMAGES / f"parts-{scheme}.png")
+            phone = chromium.new_page(viewport=PHONE, color_scheme=scheme, device_scale_factor=2, is_mobile=True)
+            phone.goto(f"{site}{BOARD}", wait_until="networkidle")
+            phone.evaluate(ADD_NUMBERS, PARTS)
+            phone.screenshot(path=IMAGES / f"parts-{scheme}-phone.png")
         chromium.close()
 
 
