@@ -25,14 +25,7 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext
 from simple_history.admin import SimpleHistoryAdmin
 
-from leaderboard.admin.forms import (
-    FORM_FIELDS,
-    LONGEST_REASON,
-    OWN_FIELDS,
-    CurationForm,
-    describe_changes,
-    has_history,
-)
+from leaderboard.admin.forms import FORM_FIELDS, LONGEST_REASON, OWN_FIELDS, CurationForm, describe_changes, has_history
 from leaderboard.core.audit import acting, record, subject_name
 from leaderboard.core.text.plain import plain_text
 from leaderboard.datasets.terms import near_duplicates
@@ -86,9 +79,9 @@ class CurationAdmin(SimpleHistoryAdmin):
             links.append((gettext("Add %s") % self.opts.verbose_name, url))
         return links
 
-    def problems(self) -> Iterable[str]:
-        """Return a sentence about each problem of the site. The index shows them first and links to this list."""
-        return ()
+    def operations(self) -> tuple[Iterable[str], Iterable[tuple[str, int]]]:
+        """Return a sentence about each problem of the site, and figures with labels; the index links to this list."""
+        return (), ()
 
     def pending_rows(self) -> QuerySet[Any]:
         """Return the rows that match the query string of `pending`, which await a curator's decision."""
@@ -236,11 +229,7 @@ class CurationAdmin(SimpleHistoryAdmin):
     # --- author and reason
 
     def changeform_view(
-        self,
-        request: HttpRequest,
-        object_id: str | None = None,
-        form_url: str = "",
-        extra_context: Any = None,
+        self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
     ) -> Any:
         with acting(curator(request), get_reason(request)):
             return super().changeform_view(request, object_id, form_url, extra_context)

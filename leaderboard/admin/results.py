@@ -16,7 +16,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
 from leaderboard.admin.base import ReadOnlyAdmin, folded
-from leaderboard.admin.forms import optional_text, tick_box
+from leaderboard.admin.forms import WhyField, optional_text, tick_box
 from leaderboard.admin.pages import Operation, ReasonForm, ReviewAdmin
 from leaderboard.admin.reported import REPORTS, report_view
 from leaderboard.boards.system.standing import differing_entries
@@ -228,10 +228,12 @@ class DecisionForm(ReasonForm):
     """Form for the public decision."""
 
     decision = forms.CharField(
+        label="Public decision",
         max_length=LONGEST_TEXT,
         widget=forms.Textarea(attrs={"rows": 5, "class": "vLargeTextField"}),
-        help_text="Shown on the system's page, in Markdown",
+        help_text="Enter Markdown. The system’s page shows the decision, signed “a curator”.",
     )
+    why = WhyField(help_text="Stored with your name in the audit log. It is not public.")
 
 
 class UpholdForm(DecisionForm):

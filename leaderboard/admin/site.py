@@ -67,8 +67,10 @@ _django_index, _get_django_app_list = admin.site.index, admin.site.get_app_list
 
 
 def index(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
-    """Show the index page, with problems of the site, all pending decisions, and lists grouped by task."""
-    pending, groups, problems = pending_rows(request), task_groups(request), []
+    """Show the index page, with all pending decisions, problems and figures of the site, and lists grouped by task."""
+    pending, groups = pending_rows(request), task_groups(request)
+    problems: list[tuple[str, str]] = []
+    figures: list[tuple[str, int, str]] = []
     for group in groups:
         lists = [entry for entry in group["models"] if entry["object_name"].lower() not in RECORDS]
         group |= {"lists": lists, "records": [each for each in group["models"] if each not in lists]}
@@ -78,10 +80,12 @@ def index(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> 
             entry["waiting"] = [row for row in pending if row["model"] is entry["model"]]
             if isinstance(page, CurationAdmin):
                 links += page.task_links(request)
-                problems += [(sentence, entry["admin_url"]) for sentence in page.problems()]
+                sentences, numbers = page.operations()
+                problems += [(sentence, entry["admin_url"]) for sentence in sentences]
+                figures += [(*number, entry["admin_url"]) for number in numbers]
         for name, is_form in (("task_pages", False), ("add_pages", True)):
             group[name] = [link for link in links if link[1].endswith("/add/") == is_form]
-    context = {"problems": problems, "waiting": pending, "app_list": groups}
+    context = {"problems": problems, "figures": figures, "waiting": pending, "app_list": groups}
     return _django_index(request, {**(extra_context or {}), **context})
 
 

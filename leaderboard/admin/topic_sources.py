@@ -1,6 +1,5 @@
 """Admin of rolling benchmarks. `submissions.admin.renewals` adds the last renewal, and registers it."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from django import forms
@@ -74,14 +73,15 @@ class TopicSourceAdmin(CurationAdmin):
         ),
     )
 
-    def problems(self) -> Iterator[str]:
-        """Yield a sentence for each scheduled renewal that is refused, or that no worker has completed for a day."""
-        now = timezone.now()
+    def operations(self) -> tuple[list[str], tuple[()]]:
+        """Return a sentence for each scheduled renewal that is refused, or that no worker has completed for a day."""
+        now, problems = timezone.now(), []
         for source in TopicSource.objects.filter(enabled=True, next_at__lt=now):
             if obstacle := renewal_obstacle(source):
-                yield f"The renewal of {source} waits: {obstacle}"
+                problems.append(f"The renewal of {source} waits: {obstacle}")
             elif source.next_at < now - RETRY_AFTER:
-                yield f"The renewal of {source} is overdue. Check its last renewal and the log of the dispatcher."
+                problems.append(f"The renewal of {source} is overdue. See its last renewal and the dispatcher’s log.")
+        return problems, ()
 
     def save_model(self, request: HttpRequest, obj: TopicSource, form: Any, change: bool) -> None:
         """Save the rolling benchmark, its first batch, and its prepared batches."""

@@ -127,9 +127,7 @@ class PersonAdmin(AccountAdmin, UserAdmin):
         "Approve sign-in (asks for a reason)",
         APPROVES,
         _decision_action(
-            approval.approve_account,
-            "Approved: account {0.pk}.",
-            "Account {0.pk} is not waiting for approval.",
+            approval.approve_account, "Approved: account {0.pk}.", "Account {0.pk} is not waiting for approval."
         ),
         title="Approve accounts",
         button="Approve",

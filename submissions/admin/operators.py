@@ -33,8 +33,9 @@ class WorkerAdmin(ReadOnlyAdmin):
         """Allow all users of the admin, because the page contains no judgments or scores."""
         return request.user.is_active and may_operate(request.user)
 
-    def problems(self) -> list[str]:
-        return overview().problems
+    def operations(self) -> tuple[list[str], list[tuple[str, int]]]:
+        state = overview()
+        return state.problems, state.figures
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> TemplateResponse:
         """Show workers, queues, and running jobs."""

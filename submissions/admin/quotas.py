@@ -95,6 +95,11 @@ class FlagAdmin(ReviewAdmin):
 
     pending = ("flagged run", "flagged runs", "?state__exact=open")
 
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        changelist = super().get_changelist_instance(request)
+        Flag.find_similar_runs(changelist.result_list)
+        return changelist
+
     @admin.display
     def evidence(self, flag: Flag) -> str:
         return flag_details(flag)
@@ -105,8 +110,8 @@ class FlagAdmin(ReviewAdmin):
 
     @admin.display(description="runs", ordering="submission")
     def runs(self, flag: Flag) -> str:
-        """Return links to the flagged run and to the earlier ones that it resembles, latest first."""
-        links = [("This run: ", flag.submission), *(("Earlier run: ", run) for run in flag.earlier_runs())]
+        """Return links to the flagged run and to the others that it resembles."""
+        links = [("This run: ", flag.submission), *(("Similar run: ", run) for run in flag.similar_runs)]
         rows = ((label, run.get_absolute_url(), run) for label, run in links)
         return format_html_join("", '<div>{}<a href="{}">{}</a></div>', rows)
 

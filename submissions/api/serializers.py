@@ -173,10 +173,7 @@ class CheckpointSerializer(ModelSerializer):
         if row is None:
             return None
         columns = {name: getattr(row, name) for name in ("pk", "kind", "model_sha256", "size")}
-        defaults = {
-            **dict.fromkeys(self.fields),
-            "prompt_template": prompt_template(row.description, row.file_name),
-        }
+        defaults = {**dict.fromkeys(self.fields), "prompt_template": prompt_template(row.description, row.file_name)}
         columns |= {"file_name": row.file_name if instance.complete else ""}
         columns |= {"digest": row.description.get("image", {}).get("digest")}
         return super().to_representation({**defaults, **row.description, **columns})
@@ -216,10 +213,11 @@ class JobSerializer(Answer):
     )
     queue = text_field(source="job.queue")
     queue_position = integer_field("Number of jobs ahead of this one; null if it is not waiting.", allow_null=True)
-    no_worker = text_field("Reason why no worker can run the job, such as `No GPU worker is alive`; otherwise empty.")
+    no_worker = text_field(
+        "Reason why no worker can run the job, such as `No worker for GPU jobs is online`, or empty."
+    )
     awaiting_judgements = flag_field(
-        "Whether scoring waits for the relevance judgments of a dataset that is collecting runs.",
-        "awaits_judgements",
+        "Whether scoring waits for the relevance judgments of a dataset that is collecting runs.", "awaits_judgements"
     )
     attempts = integer_field(source="job.attempts")
     scores = ScoresField(help_text="Published values by measure, once the job is done.")
@@ -237,8 +235,7 @@ class JobSerializer(Answer):
     error_code = text_field("Stable error code; empty without an error.")
     remedy = text_field("How to fix the failure of a model.", "model.remedy")
     parameters = serializers.DictField(
-        source="model.own_parameters",
-        help_text="Engine parameters specific to this dataset: prompts.",
+        source="model.own_parameters", help_text="Engine parameters specific to this dataset: prompts."
     )
     facts = serializers.DictField(help_text="Details of the system as papers report them.")
     efficiency = EfficiencySerializer(
@@ -247,9 +244,7 @@ class JobSerializer(Answer):
     variants = VariantSerializer(source="model.variants", many=True)
     board = AddressField(source="job.dataset.get_absolute_url")
     run_url = RunAddressField(
-        source="*",
-        allow_null=True,
-        help_text="Download URL of the scored run (gzip); null if you have no access.",
+        source="*", allow_null=True, help_text="Download URL of the scored run (gzip); null if you have no access."
     )
 
 
@@ -420,10 +415,5 @@ def build_refusal_error(refusal: Refused) -> ApiError:
     elif refusal.code == REQUEST_TOO_LARGE:
         code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
     return ApiError(
-        refusal.code,
-        refusal.detail,
-        status_code=code,
-        problems=refusal.all_problems(),
-        extra=extra,
-        wait=wait,
+        refusal.code, refusal.detail, status_code=code, problems=refusal.all_problems(), extra=extra, wait=wait
     )

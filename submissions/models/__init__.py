@@ -1,13 +1,6 @@
 """Database tables of submissions: work, uploads, quotas, notices, and tokens. Each table names its writer."""
 
-from submissions.models.notifications import (
-    AccountMail,
-    Delivery,
-    Notice,
-    NoticeKind,
-    NoticePreference,
-    Webhook,
-)
+from submissions.models.notifications import AccountMail, Delivery, Notice, NoticeKind, NoticePreference, Webhook
 from submissions.models.quotas import Flag, QuotaException, QuotaUse, RunSignature
 from submissions.models.switches import Switch, is_on
 from submissions.models.tokens import ApiToken, Scope

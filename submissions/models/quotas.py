@@ -5,12 +5,18 @@ Written by `submissions.quotas.ledger` and `submissions.quotas.probes`; curators
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
+from django.utils.functional import cached_property
 from simple_history.models import HistoricalRecords
+
+from leaderboard.core.text.numbers import DECIMALS, difference, format_value, signed
 
 
 class QuotaUse(models.Model):
@@ -40,10 +46,7 @@ class QuotaUse(models.Model):
 
     class Meta:
         ordering = ["-pk"]
-        indexes = [
-            models.Index(fields=["dataset", "team", "at"]),
-            models.Index(fields=["dataset", "person", "at"]),
-        ]
+        indexes = [models.Index(fields=["dataset", "team", "at"]), models.Index(fields=["dataset", "person", "at"])]
         constraints = [
             models.UniqueConstraint(
                 fields=["submission", "dataset"],
@@ -61,24 +64,16 @@ class QuotaException(models.Model):
 
     team = models.ForeignKey("leaderboard.Team", on_delete=models.CASCADE, related_name="quota_exceptions")
     dataset = models.ForeignKey(
-        "leaderboard.Dataset",
-        null=True,
-        blank=True,
-        on_delete=models.CASCADE,
-        related_name="quota_exceptions",
+        "leaderboard.Dataset", null=True, blank=True, on_delete=models.CASCADE, related_name="quota_exceptions"
     )
     daily = models.PositiveSmallIntegerField(
         null=True, blank=True, help_text="Submissions per day, such as 5. Leave empty for no limit."
     )
     monthly = models.PositiveSmallIntegerField(
-        null=True,
-        blank=True,
-        help_text="Submissions per calendar month, such as 20. Leave empty for no limit.",
+        null=True, blank=True, help_text="Submissions per calendar month, such as 20. Leave empty for no limit."
     )
     until = models.DateTimeField(
-        null=True,
-        blank=True,
-        help_text="Time (UTC) when the exception ends. Leave empty for a permanent one.",
+        null=True, blank=True, help_text="Time (UTC) when the exception ends. Leave empty for a permanent one."
     )
     reason = models.CharField(max_length=300)
 
@@ -147,8 +142,31 @@ class Flag(models.Model):
     def __str__(self) -> str:
         return f"{self.get_kind_display()}: {self.submission}"
 
-    def earlier_runs(self) -> list[Any]:
-        """Return the stored earlier submissions that the run resembles, latest first."""
-        keys = [self.details.get("submission"), *self.details.get("chain", ())]
-        runs = type(self.submission).objects.select_related("system", "team", "submitter").in_bulk(filter(None, keys))
-        return [runs[key] for key in dict.fromkeys(keys) if key in runs]
+    @cached_property
+    def similar_runs(self) -> list[Any]:
+        """Return the stored submissions that the run resembles, the most similar one first."""
+        return self.find_similar_runs([self])[0]
+
+    @classmethod
+    def find_similar_runs(cls, flags: Sequence[Flag]) -> list[list[Any]]:
+        """Find and store the `similar_runs` of all flags with one query."""
+        keys = [[flag.details.get("submission"), *flag.details.get("chain", ())] for flag in flags]
+        submissions = cls.submission.get_queryset(instance=cls())
+        runs = submissions.select_related("system", "team", "submitter").in_bulk({*chain(*keys)} - {None})
+        for flag, own_keys in zip(flags, keys, strict=True):
+            flag.similar_runs = [runs[key] for key in dict.fromkeys(own_keys) if key in runs]
+        return [flag.similar_runs for flag in flags]
+
+    def compared_runs(self) -> list[Any]:
+        """Return the flagged run and the run most similar to it, in the order of submission."""
+        return sorted([self.submission, *self.similar_runs[:1]], key=attrgetter("created_at"))
+
+    def compared_scores(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield each measure with the published scores of the `compared_runs`, and with the difference of two runs."""
+        keys = [run.pk for run in self.compared_runs()]
+        entries = self.dataset.entries.filter(submission_reference__in=keys)
+        scores = dict(entries.values_list("submission_reference", "scores"))
+        for name in self.dataset.measures if scores else ():
+            values = [scores.get(key, {}).get(name) for key in keys]
+            texts = [format_value(value, DECIMALS) for value in values]
+            yield name, texts if len(keys) == 1 else [*texts, signed(difference(values[1], values[0]), DECIMALS)]

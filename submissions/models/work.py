@@ -79,10 +79,7 @@ class Submission(models.Model):
     public = models.BooleanField(default=True)
     note = models.TextField(blank=True)
     bulk = models.CharField(
-        max_length=20,
-        blank=True,
-        db_index=True,
-        help_text="Id of the bulk import, whose submissions share one notice.",
+        max_length=20, blank=True, db_index=True, help_text="Id of the bulk import, whose submissions share one notice."
     )
     created_at = models.DateTimeField(auto_now_add=True)
     withdrawn_at = models.DateTimeField(null=True, blank=True)
@@ -209,8 +206,7 @@ class Job(models.Model):
     kind = models.CharField(max_length=12, choices=Kind.choices)
     queue = models.CharField(max_length=8, choices=Queue.choices)
     turn = models.PositiveIntegerField(
-        default=0,
-        help_text="Round of fair scheduling in the queue; a team has one job per round (queue.next_turn).",
+        default=0, help_text="Round of fair scheduling in the queue; a team has one job per round (queue.next_turn)."
     )
     submission = models.ForeignKey(Submission, null=True, blank=True, on_delete=models.PROTECT, related_name="jobs")
     # Annotated as always set: only downloads of new collections have none, and they do not read it.
@@ -221,9 +217,7 @@ class Job(models.Model):
     file_name = models.CharField(max_length=200, blank=True, help_text="File name sent by the client.")
     upload_sha256 = models.CharField(max_length=64, blank=True)
     seed = models.CharField(
-        max_length=80,
-        blank=True,
-        help_text="Seed label, if the submission has several runs for the dataset.",
+        max_length=80, blank=True, help_text="Seed label, if the submission has several runs for the dataset."
     )
     validated = models.BooleanField(
         default=False, help_text="Whether the file passed validation before the job was queued."
@@ -264,10 +258,7 @@ class Job(models.Model):
         help_text="Evaluation of a run of a seed set, which becomes an entry once the set is complete.",
     )
     further_entries = models.ManyToManyField(
-        "leaderboard.Entry",
-        blank=True,
-        related_name="+",
-        help_text="Variants of the result, such as smaller depths.",
+        "leaderboard.Entry", blank=True, related_name="+", help_text="Variants of the result, such as smaller depths."
     )
     waits_for = models.ForeignKey(
         "Encoding", null=True, blank=True, on_delete=models.PROTECT, related_name="waiting_jobs"

@@ -94,7 +94,7 @@ class JobStatus(_Result):
             or_gpus = ", or their GPUs cannot be used" if self.job.queue == Job.Queue.GPU else ""
             return f"The workers run another version than the database and wait for the upgrade{or_gpus}"
         needs_gpu = self.job.queue == Job.Queue.GPU or self.job.kind == Job.Kind.MODEL
-        return f"No {self.job.queue.upper()} worker is alive" if needs_gpu else "No worker is alive"
+        return f"No worker for {self.job.queue.upper()} jobs is online" if needs_gpu else "No worker is online"
 
     @property
     def waited(self) -> timedelta:
@@ -378,10 +378,7 @@ class SubmissionStatus:
         job = next(job for job in part.jobs if not job.ended)
         activity = f"{job.meaning[:1].lower()}{job.meaning[1:]}"
         return _("{done} of {all} datasets done. {dataset}: {what}").format(
-            done=len(self.parts) - len(active_parts),
-            all=len(self.parts),
-            dataset=part.dataset.name,
-            what=activity,
+            done=len(self.parts) - len(active_parts), all=len(self.parts), dataset=part.dataset.name, what=activity
         )
 
     @property

@@ -23,6 +23,10 @@ _CONSEQUENCES = {
 }  # fmt: skip
 #: Waiting time after which jobs are reported that live workers have not started.
 _MAX_WAIT = timedelta(minutes=10)
+#: Name of an item of each queue, in the singular.
+_UNITS = {
+    "score": "scoring job", "cpu": "CPU job", "gpu": "GPU job", "notices": "message", "dispatch": "request",
+}  # fmt: skip
 #: The name of the service for each queue, as in `make run` and compose.
 SERVICES = {
     "score": "scorer", "cpu": "retriever", "gpu": "GPU retriever", "notices": "notifier", "dispatch": "dispatcher",
@@ -89,8 +93,10 @@ class QueueRow:
     workers: int
     refusing: int
     under_way: int | None = None
-    #: Singular name of an item.
-    unit: str = "job"
+
+    @property
+    def unit(self) -> str:
+        return _UNITS[self.name]
 
     @property
     def problem(self) -> str:
@@ -101,15 +107,15 @@ class QueueRow:
         remedy = f"Start the {SERVICES[self.name]}."
         if not self.waiting:
             consequence = "" if self.refusing else _CONSEQUENCES.get(self.name)
-            return f"No {self.name} worker is alive: {consequence}. {remedy}" if consequence else ""
-        subject = f"{self.waiting:,} {self.unit}{'s wait' if self.waiting != 1 else ' waits'} in {self.name}"
+            return f"No worker for {self.unit}s is online: {consequence}. {remedy}" if consequence else ""
+        subject = f"{self.waiting:,} {self.unit}{'s wait' if self.waiting != 1 else ' waits'}"
         if is_late and self.oldest is not None:
             subject += f" (longest wait: {self.oldest.total_seconds() // 60:,.0f} minutes)"
         if self.workers:
             return f"{subject}, but no worker starts {'it' if self.waiting == 1 else 'them'}. See the workers’ logs."
         if self.refusing:
             return f"{subject}: its workers refuse work."
-        return f"{subject}, and no {self.name} worker is alive. {remedy}"
+        return f"{subject}, and no worker for {self.unit}s is online. {remedy}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +128,16 @@ class Overview:
     jobs: Sequence[JobRow]
     #: Counts of failed jobs by kind, state, and error code.
     failures: Sequence[dict[str, Any]]
+
+    @property
+    def figures(self) -> list[tuple[str, int]]:
+        """Numbers of workers and jobs, with labels."""
+        return [
+            ("Workers online", sum(row.alive for row in self.workers)),
+            ("Jobs running", len(self.jobs)),
+            ("Jobs waiting", sum(queue.waiting for queue in self.queues)),
+            ("Failed or rejected in 24 hours", sum(row["count"] for row in self.failures)),
+        ]
 
     @property
     def problems(self) -> list[str]:
@@ -167,8 +183,8 @@ def overview() -> Overview:
     requests, oldest_request = _count_rows(WorkRequest.objects.filter(taken_at=None))
     queues = [
         *_job_queue_rows(now, workers),
-        _row("notices", now, workers, oldest_message, waiting=messages, later=retried_later, unit="message"),
-        _row("dispatch", now, workers, oldest_request, waiting=requests, later=0, unit="request"),
+        _row("notices", now, workers, oldest_message, waiting=messages, later=retried_later),
+        _row("dispatch", now, workers, oldest_request, waiting=requests, later=0),
     ]
     failed_jobs = Job.objects.filter(state__in=_ENDED_BADLY, finished_at__gte=now - _PERIOD).order_by()
     failure_counts = failed_jobs.values("error_code", "kind", "state").annotate(

@@ -320,7 +320,7 @@ def test_a_curator_settles_in_the_admin(challenge: Challenge, curator: User) -> 
     path = "/admin/leaderboard/challenge/"
     chosen = {"action": "uphold", "_selected_action": challenge.pk}
     page = client.post(path, chosen)
-    assert "Shown on the system" in page.content.decode()
+    assert "Enter Markdown. The system’s page shows the decision" in page.content.decode()
     fields = {**chosen, "confirmed": "yes", "why": "checked", "decision": "It says so.", "correct": "on"}
     answer = client.post(path, {**fields, "training_datasets": "demo", "adapted_to": ""})
     assert answer.status_code == 302, answer.content.decode()[-2000:]
@@ -340,6 +340,8 @@ def test_a_challenge_is_settled_from_its_own_page(challenge: Challenge, curator:
     assert 'value="reject"' in page
     form = re.search(r'<form class="card form" method="post" action="([^"]+)">(.*?)</form>', page, re.DOTALL)
     assert form is not None
+    assert form[2].count('maxlength="4000"') == form[2].count('maxlength="300"') == 1
+    assert page.index("Declared by the system") < form.start()
     address = urljoin(path, form[1])
     asked = client.post(address, {"action": "reject", "_selected_action": challenge.pk}).content.decode()
     assert "The challenge is rejected" in asked

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from leaderboard.core.permissions import make_curator
-from leaderboard.models import AuditRecord, Dataset, User
+from leaderboard.models import AuditRecord, Dataset, Entry, User
 from submissions.models import Flag, QuotaException, QuotaUse, Submission
 from submissions.quotas.counting import get_quotas
 from tests.curating import save
@@ -114,8 +118,9 @@ def test_a_flag_is_settled_with_a_note(
     assert '<a href="/submissions/earlier/">' in page
     decided = reverse("admin:submissions_flag_change", args=[flag.pk])
     page = one_line(desk.get(decided).content.decode())
-    for part in ("Flagged run", sent.get_absolute_url(), "Earlier run", "/submissions/earlier/", "11 (92%)", "9 (75%)"):
+    for part in ("Flagged run", sent.get_absolute_url(), "Similar run", "/submissions/earlier/", "11 (92%)", "9 (75%)"):
         assert part in page
+    assert 'maxlength="300"' in page
     assert f'name="action" value="{action}"' in page
     assert '<input type="hidden" name="confirmed" value="yes">' in page
     act(desk, "flag", action, flag, confirmed="yes", why="they wrote to us")
@@ -127,6 +132,42 @@ def test_a_flag_is_settled_with_a_note(
     assert "they wrote to us" in page
     assert "Flagged run" in page
     assert 'name="action"' not in page
+
+
+def test_a_flag_shows_both_runs_in_the_order_of_submission_with_their_scores(
+    desk: Client, secret: Dataset, sent: Submission
+) -> None:
+    flag = make_flag(sent, secret)
+    measure = secret.primary_measure
+    for run, score in ((flag.submission, 0.5), (flag.similar_runs[0], 0.25)):
+        Entry.objects.create(
+            dataset=secret, system=run.system, provenance="scored", scores={measure: score}, seed_count=2,
+            submission_reference=run.pk, configuration=run.pk, comparison_group="x", published_at=run.created_at,
+        )  # fmt: skip
+    day = sent.created_at - timedelta(days=2)
+    address = reverse("admin:submissions_flag_change", args=[flag.pk])
+    for created_at, first, later, scores in (
+        (day, "Similar run", "Flagged run", "0.250 0.500 +0.250"),
+        (sent.created_at + timedelta(days=2), "Flagged run", "Similar run", "0.500 0.250 −0.250"),
+    ):
+        Submission.objects.filter(pk="earlier").update(created_at=created_at)
+        page = " ".join(re.sub(r"<[^>]*>", " ", desk.get(address).content.decode()).split())
+        assert f"{first} submitted first {later} 2 days later Difference" in page
+        assert f"{measure} {scores}" in page
+
+
+def test_the_list_of_flags_reads_similar_runs_at_once(
+    desk: Client, secret: Dataset, sent: Submission, django_assert_num_queries: Any
+) -> None:
+    make_flag(sent, secret)
+    address = reverse("admin:submissions_flag_changelist")
+    desk.get(address)
+    with CaptureQueriesContext(connection) as one:
+        desk.get(address)
+    for _ in range(3):
+        make_flag(sent, secret)
+    with django_assert_num_queries(len(one)):
+        assert desk.get(address).content.decode().count("Similar run: ") == 4
 
 
 def test_without_the_right_nothing_is_settled(secret: Dataset, sent: Submission) -> None:

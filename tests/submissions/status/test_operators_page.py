@@ -41,7 +41,7 @@ def test_a_submitter_is_told_why_nobody_takes_the_job() -> None:
     job = make_job(dataset, queue=Job.Queue.GPU, kind=Job.Kind.RETRIEVE)
     announce("cpu", "cpu")
     announce("dead", "gpu", ago=3600)
-    assert describe_job(job, complete=True).no_worker == "No GPU worker is alive"
+    assert describe_job(job, complete=True).no_worker == "No worker for GPU jobs is online"
     old = announce("old", "gpu", refusal="The database has submissions.0099, which this version does not know.")
     status = describe_job(job, complete=True)
     assert (status.workers_alive, status.workers_refusing) == (0, 1)
@@ -53,7 +53,7 @@ def test_a_submitter_is_told_why_nobody_takes_the_job() -> None:
 
 
 def test_operators_see_that_nothing_is_scored_before_anything_waits(staff: Client) -> None:
-    missing = "No score worker is alive: runs are accepted but must wait."
+    missing = "No worker for scoring jobs is online: runs are accepted but must wait."
     assert missing in staff.get(ADDRESS).content.decode()
     announce("host:10", "score", "dispatch")
     assert missing not in staff.get(ADDRESS).content.decode()
@@ -71,14 +71,26 @@ def test_the_index_begins_with_faults_and_remedies(staff: Client, monkeypatch: p
     assert list_faults(staff) == [
         "The disk is full, so uploads are refused. Free space under RUNBOARD_VAR.",
         "The message broker does not answer, so jobs start late. Start Valkey or Redis.",
-        "No score worker is alive: runs are accepted but must wait. Start the scorer.",
-        "No cpu worker is alive: baselines and models must wait. Start the retriever.",
-        "No dispatch worker is alive: imports and rescores must wait. Start the dispatcher.",
+        "No worker for scoring jobs is online: runs are accepted but must wait. Start the scorer.",
+        "No worker for CPU jobs is online: baselines and models must wait. Start the retriever.",
+        "No worker for requests is online: imports and rescores must wait. Start the dispatcher.",
     ]
     monkeypatch.undo()
     monkeypatch.setattr(health, "broker_answers", lambda: True)
     announce("host:10", "score", "cpu", "dispatch")
     assert list_faults(staff) == []
+
+
+def test_the_index_counts_workers_and_jobs_beside_pending_decisions(staff: Client) -> None:
+    announce("host:10", "score", "cpu", "dispatch")
+    make_job(make_dataset(), queue=Job.Queue.CPU)
+    make_job(make_dataset(), state=State.FAILED, error_code="worker_lost", finished_at=timezone.now())
+    page = " ".join(staff.get("/admin/").content.decode().split())
+    figures = re.findall(rf'<a href="{ADDRESS}"><strong>(\d+)</strong> ([^<]+)</a>', page)
+    assert figures == [
+        ("1", "Workers online"), ("0", "Jobs running"), ("1", "Jobs waiting"), ("1", "Failed or rejected in 24 hours"),
+    ]  # fmt: skip
+    assert page.index("To review</h2>") < page.index("Nothing to review") < page.index("Operations</h2>")
 
 
 def test_the_index_reports_jobs_that_no_worker_starts(staff: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +100,7 @@ def test_the_index_reports_jobs_that_no_worker_starts(staff: Client, monkeypatch
     assert list_faults(staff) == []
     Job.objects.filter(pk=jobs[0].pk).update(created_at=timezone.now() - timedelta(minutes=32, seconds=9))
     (fault,) = list_faults(staff)
-    assert fault == "2 jobs wait in cpu (longest wait: 32 minutes), but no worker starts them. See the workers’ logs."
+    assert fault == "2 CPU jobs wait (longest wait: 32 minutes), but no worker starts them. See the workers’ logs."
     Job.objects.filter(pk=jobs[1].pk).update(
         worker="host:10:11", state=State.RETRIEVING, lease_expires_at=timezone.now() + timedelta(seconds=50)
     )
@@ -123,7 +135,8 @@ def test_operators_see_workers_queues_jobs_and_failures(staff: Client) -> None:
         make_job(dataset, state=State.FAILED, error_code="worker_lost", finished_at=timezone.now())
     page = staff.get(ADDRESS).content.decode()
     for text in (
-        "1 job waits in gpu, and no gpu worker is alive. Start the GPU retriever.", "manage.py migrate", "refuses work",
+        "1 GPU job waits, and no worker for GPU jobs is online. Start the GPU retriever.",
+        "manage.py migrate", "refuses work",
         "host:10:11", "worker_lost", "working",
     ):  # fmt: skip
         assert text in page, text
@@ -137,7 +150,7 @@ def test_operators_see_mail_that_piles_up_and_which_service_is_which(staff: Clie
     announce("host:10", "score", "dispatch")
     announce("host:20", "notices", ago=3600)
     page = " ".join(staff.get(ADDRESS).content.decode().split())
-    assert "1 message waits in notices, and no notices worker is alive." in page
+    assert "1 message waits, and no worker for messages is online." in page
     assert "<b>1</b> message waiting" in page
     assert "<b>1</b> request waiting" in page
     assert "scorer, dispatcher" in page

@@ -72,7 +72,7 @@ def test_a_run_is_checked_submitted_and_followed_without_a_reload(
     expect(page.get_by_label("System name")).to_have_value("From a browser")
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(re.compile(r"/submissions/\w{12}/$"))
-    expect(page.get_by_text("No worker is alive")).to_be_visible()
+    expect(page.get_by_text("No worker is online")).to_be_visible()
     page.evaluate("window.notReloaded = true")
     work()
     expect(page.get_by_role("row", name=re.compile(r"^RR@10 1\.000"))).to_be_visible()

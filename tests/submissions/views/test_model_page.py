@@ -72,7 +72,7 @@ def test_a_model_is_submitted_and_followed(signed_in: Client, tmp_path: Path) ->
     assert submission.parameters["fields"] == "title"
     page = signed_in.get(response["Location"]).content.decode()
     assert "static.zip" in page
-    assert page.count("No CPU worker is alive") == 1
+    assert page.count("No worker for CPU jobs is online") == 1
     assert 'class="notice is-warning"' in page
     again = page_of(signed_in, "dense")
     assert f'<option value="{submission.checkpoint_id}">static.zip' in again
@@ -417,5 +417,5 @@ def test_a_model_is_submitted_without_javascript(
     page.get_by_label("System name").fill("From a browser")
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(re.compile(r"/submissions/\w{12}/$"))
-    expect(page.get_by_text("No CPU worker is alive")).to_be_visible()
+    expect(page.get_by_text("No worker for CPU jobs is online")).to_be_visible()
     context.close()

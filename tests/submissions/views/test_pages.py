@@ -39,7 +39,7 @@ def test_a_new_system_is_submitted_and_followed_to_its_row(demo: Dataset, baseli
     response = signed_in.post("/submit/", {**NEW, "run:demo": upload(run_text())}, follow=True)
     page = response.content.decode()
     assert response.redirect_chain
-    assert "No worker is alive" in page
+    assert "No worker is online" in page
     assert "every 2s" in page
     work()
     compute_certainty(demo)
@@ -334,9 +334,9 @@ def test_a_name_in_a_help_text_is_text(
 def test_a_canceled_submission_can_be_submitted_again(demo: Dataset, api: Api, signed_in: Client) -> None:
     identifier = api.submit().body["id"]
     waiting = one_line(signed_in.get(f"/submissions/{identifier}/").content.decode())
-    assert "<b>No worker is alive.</b>Your job is next." in waiting
+    assert "<b>No worker is online.</b>Your job is next." in waiting
     assert '<a href="/status/">Status of the site</a>' in waiting
-    assert waiting.count("No worker is alive") == 1
+    assert waiting.count("No worker is online") == 1
     page = signed_in.post(f"/submissions/{identifier}/cancel/", follow=True).content.decode()
     assert "Running jobs stop" not in page
     system = Submission.objects.get().system.name
