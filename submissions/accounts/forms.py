@@ -197,11 +197,7 @@ class _CountedCode:
 
         Only wrong codes count: a right code clears the count.
         """
-        limit: dict[str, Any] = {
-            "app": "allauth.account",
-            "action": "second_factor",
-            "key": f"person {self.user.pk}",
-        }
+        limit: dict[str, Any] = {"app": "allauth.account", "action": "second_factor", "key": f"person {self.user.pk}"}
         usage = ratelimit.consume(context.request, **limit)
         if usage is None:
             raise get_adapter().validation_error("too_many_codes")

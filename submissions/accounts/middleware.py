@@ -53,11 +53,7 @@ class MembersMiddleware(MiddlewareMixin):
         if name in _PUBLIC_NAMES or name.startswith(_SIGN_IN_PREFIXES):
             return None
         if request.path.startswith("/api/"):
-            error = {
-                "code": MEMBERS_ONLY,
-                "detail": f"{MEMBERS_ONLY.meaning} {MEMBERS_ONLY.remedy}",
-                "problems": [],
-            }
+            error = {"code": MEMBERS_ONLY, "detail": f"{MEMBERS_ONLY.meaning} {MEMBERS_ONLY.remedy}", "problems": []}
             return JsonResponse(error, status=401, headers={"WWW-Authenticate": "Bearer"})
         answer = redirect_to_login(request.get_full_path())
         if request.headers.get("HX-Request"):

@@ -72,11 +72,7 @@ def free_team_slug(name: str, team: Team | None = None) -> str:
     redirects = TeamRedirect.objects.filter(slug__startswith=base)
     if team is not None:
         teams, redirects = teams.exclude(pk=team.pk), redirects.exclude(team=team)
-    used_slugs = {
-        *RESERVED_SLUGS,
-        *teams.values_list("slug", flat=True),
-        *redirects.values_list("slug", flat=True),
-    }
+    used_slugs = {*RESERVED_SLUGS, *teams.values_list("slug", flat=True), *redirects.values_list("slug", flat=True)}
     return first_unused(base, used_slugs)
 
 

@@ -107,8 +107,7 @@ class WebhookRequest(requests.RequestSerializer):
     """A new webhook."""
 
     url = serializers.URLField(
-        max_length=500,
-        help_text="An https URL on port 443 or 8443, such as https://example.org/hooks/results.",
+        max_length=500, help_text="An https URL on port 443 or 8443, such as https://example.org/hooks/results."
     )
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,11 +187,7 @@ def _webhook_call(summary: str, answers: Mapping[int, Any], *codes: int, changes
     `answers` are successful responses by status, `codes` statuses of errors in addition to 401 and 404, and `options`
     other arguments of `schema.call`.
     """
-    options = {
-        "parameters": [_SLUG, _WEBHOOK],
-        "remarks": requests.TOO_MANY_CHANGES if changes else None,
-        **options,
-    }
+    options = {"parameters": [_SLUG, _WEBHOOK], "remarks": requests.TOO_MANY_CHANGES if changes else None, **options}
     return call("webhooks", summary, answers, *codes, 401, 404, **options)
 
 
@@ -249,10 +244,7 @@ class WebhookView(_WebhookCall):
     required_scope = {"GET": Scope.READ, "PATCH": Scope.MANAGE, "DELETE": Scope.MANAGE}
 
     @_webhook_call(
-        "A webhook and its messages",
-        {200: WebhookDetailSerializer},
-        changes=False,
-        operation_id="webhooks_retrieve",
+        "A webhook and its messages", {200: WebhookDetailSerializer}, changes=False, operation_id="webhooks_retrieve"
     )
     def get(self, request: Request, slug: str, identifier: int) -> Response:
         """Return a webhook with its latest messages and their delivery state."""

@@ -293,12 +293,7 @@ def _notify_challenged(payload: Mapping[str, Any]) -> None:
     subject_label = (
         _("{system} on {where}").format(system=system, where=challenge.dataset) if challenge.dataset else system
     )
-    values = {
-        "system": system,
-        "what": subject_label,
-        "state": state,
-        "doubted": challenge.get_claim_display(),
-    }
+    values = {"system": system, "what": subject_label, "state": state, "doubted": challenge.get_claim_display()}
     if challenge.state == Challenge.State.OPEN:
         subject = _("Challenged: {system}")
         text = _(

@@ -38,12 +38,7 @@ ATTEMPTS = 3
 #: Delays after the first and the second failure.
 BACKOFF = (timedelta(minutes=1), timedelta(minutes=15))
 #: Errors of a single email, after which sending continues.
-SINGLE_MAIL_ERRORS = (
-    smtplib.SMTPRecipientsRefused,
-    smtplib.SMTPSenderRefused,
-    smtplib.SMTPDataError,
-    ValueError,
-)
+SINGLE_MAIL_ERRORS = (smtplib.SMTPRecipientsRefused, smtplib.SMTPSenderRefused, smtplib.SMTPDataError, ValueError)
 
 
 class Mailer:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Prefetch, QuerySet, prefetch_related_objects
@@ -301,6 +301,19 @@ class DatasetPart:
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """Stage of a submission. Its state is `done`, `current`, `failed`, or empty if it comes later."""
+
+    name: str
+    state: str
+    at: datetime | None = None
+    duration_label: str = ""
+    duration: timedelta | None = None
+    #: Outcome in a few words, such as "failed" or "2 of 3 datasets".
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SubmissionStatus:
     """Status of a submission and its jobs.
 
@@ -354,6 +367,36 @@ class SubmissionStatus:
     def ordered_parts(self) -> list[DatasetPart]:
         """The parts for reading: running ones first, then waiting ones, then those that have ended."""
         return sorted(self.parts, key=lambda part: (part.ended, not any(job.runs for job in part.jobs)))
+
+    @property
+    def stages(self) -> list[Stage]:
+        """Stages from the arrival to the publication. The first one that is not done is current, or it has failed."""
+        lost_jobs = [job for job in self.jobs if job.lost]
+        entries = [part.entry for part in self.parts if part.entry is not None and not is_held(part.entry)]
+        starts = [job.job.started_at for job in self.jobs if job.job.started_at]
+        ends = [job.job.finished_at for job in self.jobs if job.job.finished_at] if self.ended else []
+        is_checked = not {State.UPLOADING, State.VALIDATING, State.REJECTED} & {job.state for job in self.jobs}
+        scored_count = sum(job.ended and not job.lost for job in self.jobs)
+        tally = _("{done} of {all}").format(done=scored_count, all=len(self.jobs)) if len(self.jobs) > 1 else ""
+        waited = max((job.waited for job in self.jobs), default=None)
+        worked = (max(ends) if ends else timezone.now()) - min(starts) if starts else None
+        published = max((entry.published_at for entry in entries), default=None)
+        last_stage = _("Published") if self.submission.public else _("Stored privately")
+        stages = [
+            (_("Received"), True, self.submission.created_at, "", None, ""),
+            (_("Checked"), is_checked, None, "", None, _("no errors")),
+            (_("Started"), bool(starts), min(starts, default=None), _("waited"), waited, ""),
+            (_("Scored"), bool(ends) and not lost_jobs, max(ends, default=None), _("took"), worked, tally),
+            (last_stage, bool(entries), published, "", None, ""),
+        ]
+        first = next((number for number, stage in enumerate(stages) if not stage[1]), len(stages))
+        result = []
+        for number, (name, is_done, at, label, duration, note) in enumerate(stages):
+            is_first, is_reached = number == first, is_done or number == first
+            state = "done" if is_done else ("failed" if lost_jobs and self.ended else "current") if is_first else ""
+            note = lost_jobs[0].state.label if state == "failed" else note if is_reached else ""
+            result.append(Stage(name, state, at if is_reached else None, label, duration if is_reached else None, note))
+        return result
 
     @property
     def tally(self) -> str:

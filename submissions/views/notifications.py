@@ -21,13 +21,7 @@ from submissions.accounts.permissions import owned_team, personal_page, require_
 from submissions.models import Delivery, Webhook
 from submissions.models.notifications import LOG_LINES
 from submissions.notifications import webhooks as hooks
-from submissions.notifications.inbox import (
-    get_inbox,
-    get_preferences,
-    mark_read,
-    set_preferences,
-    unread_count,
-)
+from submissions.notifications.inbox import get_inbox, get_preferences, mark_read, set_preferences, unread_count
 
 PER_PAGE = 25
 
@@ -82,10 +76,7 @@ def webhooks(request: HttpRequest, slug: str) -> HttpResponse:
         return _webhooks_page(request, team)
     form = hooks.WebhookForm(request.POST)
     webhook, status = throttling.save_within_limit(
-        form,
-        throttling.ChangeThrottle(),
-        request,
-        lambda values: hooks.add_webhook(team, values["url"], person),
+        form, throttling.ChangeThrottle(), request, lambda values: hooks.add_webhook(team, values["url"], person)
     )
     if webhook is None:
         return _webhooks_page(request, team, status=status, form=form)

@@ -25,17 +25,10 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("email")
         parser.add_argument(
-            "--scopes",
-            nargs="+",
-            choices=Scope.values,
-            default=Scope.values,
-            help="scopes of the token (default: all)",
+            "--scopes", nargs="+", choices=Scope.values, default=Scope.values, help="scopes of the token (default: all)"
         )
         parser.add_argument(
-            "--days",
-            type=int,
-            default=LIFETIME.days,
-            help="lifetime in days (default and maximum: %(default)s)",
+            "--days", type=int, default=LIFETIME.days, help="lifetime in days (default and maximum: %(default)s)"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -57,6 +57,31 @@ def test_a_new_system_is_submitted_and_followed_to_its_row(demo: Dataset, baseli
     assert system.training_declared
 
 
+def list_stages(client: Client, identifier: str) -> list[tuple[str, str]]:
+    """Return the state and the name of each stage on the status page."""
+    page = one_line(client.get(f"/submissions/{identifier}/").content.decode())
+    stages = re.search(r'<ol class="timeline".*?</ol>', page)
+    assert stages is not None
+    return re.findall(r'<li(?: class="is-(\w+)")?[^>]*> ?<b>([^<]+)</b>', stages[0])
+
+
+def test_the_stages_of_a_submission_have_times_and_durations(demo: Dataset, api: Api, signed_in: Client) -> None:
+    identifier = api.submit().body["id"]
+    names = ["Received", "Checked", "Started", "Scored", "Published"]
+    assert list_stages(signed_in, identifier) == list(zip(["done", "done", "current", "", ""], names, strict=True))
+    claim([Job.Queue.SCORE], "worker")
+    assert [state for state, _ in list_stages(signed_in, identifier)] == ["done", "done", "done", "current", ""]
+    Job.objects.update(state=State.QUEUED, started_at=None, lease_expires_at=None)
+    work()
+    assert [state for state, _ in list_stages(signed_in, identifier)] == ["done"] * 5
+    page = one_line(signed_in.get(f"/submissions/{identifier}/").content.decode())
+    assert re.search(r"<b>Started</b>.*?waited \d+ s.*?<b>Scored</b>.*?took \d+ s.*?<b>Published</b> ?<time", page)
+    Job.objects.update(state=State.FAILED, entry=None, error_code="crashed")
+    assert list_stages(signed_in, identifier)[3:] == [("failed", "Scored"), ("", "Published")]
+    Job.objects.update(state=State.REJECTED)
+    assert list_stages(signed_in, identifier)[1] == ("failed", "Checked")
+
+
 def test_polling_ends_when_everything_has_ended(demo: Dataset, api: Api, signed_in: Client) -> None:
     identifier = api.submit().body["id"]
     assert signed_in.get(f"/submissions/{identifier}/progress/").status_code == 200
