@@ -95,10 +95,7 @@ class PoolForm(DatasetForm):
     """Form for the depth and the runs of a pool: selected runs, each team's first runs, or all runs."""
 
     depth = forms.IntegerField(
-        initial=10,
-        min_value=1,
-        max_value=MAX_DEPTH,
-        help_text="Number of top documents per query, for example 10.",
+        initial=10, min_value=1, max_value=MAX_DEPTH, help_text="Number of top documents per query, for example 10."
     )
     round = forms.ModelChoiceField(
         queryset=Round.objects.none(), required=False, help_text="Use only runs submitted to this round."
@@ -223,10 +220,7 @@ class JudgementUploadForm(DatasetForm):
         "Empty and negative grades mean unjudged. Labels of answers are JSON Lines.",
     )
     judge_kind = forms.ChoiceField(
-        label="Judged by",
-        choices=imports.JudgeKind.choices,
-        initial=imports.JudgeKind.PEOPLE,
-        widget=forms.RadioSelect,
+        label="Judged by", choices=imports.JudgeKind.choices, initial=imports.JudgeKind.PEOPLE, widget=forms.RadioSelect
     )
     judge_name = text_line(
         label="Name", max_length=80, required=False,
@@ -253,9 +247,7 @@ class JudgementUploadForm(DatasetForm):
         help_text="The judged pool. The board marks the runs that contributed to it.",
     )
     note = text_line(
-        max_length=300,
-        required=False,
-        help_text="Origin of the judgments, shown publicly with their new version",
+        max_length=300, required=False, help_text="Origin of the judgments, shown publicly with their new version"
     )
 
 

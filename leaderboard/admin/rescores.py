@@ -147,11 +147,7 @@ class RescoreAdmin(JudgingAdmin):
             super()
             .get_queryset(request)
             .select_related(
-                "dataset__current_qrels",
-                "from_qrels__version",
-                "to_qrels__version",
-                "created_by",
-                "decided_by",
+                "dataset__current_qrels", "from_qrels__version", "to_qrels__version", "created_by", "decided_by"
             )
         )
 
@@ -188,10 +184,7 @@ class RescoreAdmin(JudgingAdmin):
         dataset, evaluating = rescore.dataset, rescore.state == State.EVALUATING
         comparison = _visible_comparison(request, rescore)
         table = comparison_table(
-            comparison,
-            measure=request.GET.get("measure", ""),
-            sort=request.GET.get("sort", ""),
-            hidden=dataset.hidden,
+            comparison, measure=request.GET.get("measure", ""), sort=request.GET.get("sort", ""), hidden=dataset.hidden
         )
         return curation_page(
             request, self, "admin/leaderboard/rescore/comparison.html",

@@ -24,6 +24,8 @@ from leaderboard.views.board_views import is_part, site_revision
 
 #: Numbers of cards on the home page: two rows of benchmarks and one of datasets in the widest layout.
 HOME_BENCHMARKS, HOME_DATASETS = 8, 4
+#: Number of benchmarks that the list of boards shows as cards, above the table of all.
+FEATURED = 4
 
 
 @require_safe
@@ -62,17 +64,23 @@ SORTS: Mapping[str, tuple[str, Callable[[BoardCard], Any]]] = {
 }
 
 
+def _description(card: BoardCard) -> str:
+    """Return the text of the card's row that the filter reads, in lowercase."""
+    facts = [card.about.get(name) or "" for name in ("name", "task", "domain", "language")]
+    return " ".join([*facts, card.judgements, card.board.summary.name if card.board.summary else ""]).casefold()
+
+
 def _list_variant(request: HttpRequest) -> PageVariant:
-    view = "\n".join(request.GET.get(name, "") for name in (*FACETS, "sort"))
+    view = "\n".join(request.GET.get(name, "") for name in (*FACETS, "sort", "q"))
     return PageVariant(view, common=not view.strip())
 
 
 @require_safe
 @cache_page(site_revision, _list_variant)
-@reads(*FACETS, "sort")
+@reads(*FACETS, "sort", "q")
 def leaderboards(request: HttpRequest) -> HttpResponse:
-    """List all boards, filtered by facets: datasets, and benchmarks with one of these datasets."""
-    cards = board_cards()
+    """List all boards, filtered by words and facets: datasets, and benchmarks with one of these datasets."""
+    cards, words = board_cards(), read_query(request.GET.get("q", ""))
     visible_cards, facets = list(cards.datasets), []
     for name, (label, value) in FACETS.items():
         counts = Counter(filter(None, map(value, cards.datasets)))
@@ -82,22 +90,25 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
         visible_cards = [card for card in visible_cards if not selection or value(card) == selection]
     sort = choice(request.GET, "sort", SORTS)
     visible_cards.sort(key=SORTS[sort or "name"][1])
-    benchmarks = sorted(cards.benchmarks, key=SORTS[sort][1]) if sort else cards.benchmarks
-    filtered = any(selection for *_, selection in facets)
-    visible_ids = {card.about["pk"] for card in visible_cards}
+    filtered, visible_ids = any(selection for *_, selection in facets), {card.about["pk"] for card in visible_cards}
+    benchmarks = [card for card in cards.benchmarks if not filtered or card.about["datasets"] & visible_ids]
+    benchmarks, visible_cards = (
+        [card for card in group if all(word in _description(card) for word in words.casefold().split())]
+        for group in (benchmarks, visible_cards)
+    )
     context = {
-        "section": "leaderboards",
-        "benchmarks": [card for card in benchmarks if not filtered or card.about["datasets"] & visible_ids],
+        "section": "leaderboards", "featured": [] if filtered or sort or words else benchmarks[:FEATURED],
+        "benchmarks": sorted(benchmarks, key=SORTS[sort][1]) if sort else benchmarks, "words": words,
         "takes_runs": [card for card in visible_cards if card.about["takes_runs"]],
         "reported": [card for card in visible_cards if not card.about["takes_runs"]],
         "any": bool(cards.datasets),
         "rolling_benchmarks": ROLLING_BENCHMARKS.all(),
         "facets": facets,
-        "filtered": filtered,
+        "filtered": filtered or words,
         "sorts": [(name, label) for name, (label, _) in SORTS.items()],
         "sort": sort,
         "collections": len(public_overlaps().datasets),
-    }
+    }  # fmt: skip
     return render(request, "leaderboard/leaderboards.html", context)
 
 

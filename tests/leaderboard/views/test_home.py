@@ -17,7 +17,7 @@ from leaderboard.core.checks import check_site_pages
 from leaderboard.core.documents import names
 from leaderboard.models import Benchmark, Dataset, Round
 from tests.leaderboard.entries import score, scored_dataset
-from tests.pages import clear_page_cache
+from tests.pages import clear_page_cache, one_line
 from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
@@ -133,7 +133,7 @@ def test_boards_are_listed_by_facets_and_reported_ones_are_folded(client: Client
     clear_page_cache()
     assert 'href="/benchmarks/german/"' in client.get("/benchmarks/?language=de").content.decode()
     assert 'href="/benchmarks/german/"' not in client.get("/benchmarks/?judgements=hidden").content.decode()
-    by_name = re.findall(r'board-card"><h3><a [^>]*>([^<]*)', client.get("/benchmarks/?sort=name").content.decode())
+    by_name = re.findall(r'<a href="/benchmarks/\w[^>]*>([^<]*)', client.get("/benchmarks/?sort=name").content.decode())
     assert len(by_name) > 2
     assert by_name == sorted(by_name, key=str.casefold)
     assert client.get("/benchmarks/?sort=results").status_code == 200
@@ -155,6 +155,23 @@ def test_empty_pages_say_what_will_be_there_and_offer_one_step(client: Client) -
         after = page.partition(text)[2]
         assert after, address
         assert re.findall(r'<a class="button" href="([^"]*)"', after) == [step], address
+
+
+def test_boards_are_filtered_by_words_and_the_first_benchmarks_have_cards(client: Client) -> None:
+    load_reported()
+    scored_dataset(name="Open one", task="Bug search", language="de")
+    page = client.get("/benchmarks/").content.decode()
+    assert page.count('class="card board-card"') == 4
+    table = page[page.index("<table") : page.index("</table>")]
+    assert table.count('<th scope="row">') == 4
+    assert '<th scope="row"><a href="/benchmarks/beir/">BEIR</a></th>' in table
+    assert 'name="q" value="" maxlength="100" autocomplete="off" data-filter' in one_line(page)
+    found = client.get("/benchmarks/?q=open+BUG").content.decode()
+    assert "Open one" in found
+    assert "TREC-COVID" not in found
+    assert 'value="open BUG"' in found
+    assert 'class="card board-card"' not in found
+    assert ">BEIR</a></th>" in client.get("/benchmarks/?q=beir").content.decode()
 
 
 def test_documents_are_pages_whose_links_and_anchors_lead_somewhere(client: Client) -> None:
