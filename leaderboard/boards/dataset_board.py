@@ -12,12 +12,7 @@ from leaderboard.boards.columns import marks
 from leaderboard.boards.columns.about import ABOUT_SYSTEM, DECLARED_COLUMNS, FILE_SIZE, SIZE, TRAINING
 from leaderboard.boards.columns.agreement import agreement_notes, published_columns
 from leaderboard.boards.columns.baseline import BaselineColumns, difference_head
-from leaderboard.boards.columns.costs import (
-    BoardCosts,
-    CostLine,
-    fill_costs,
-    fill_weighted,
-)
+from leaderboard.boards.columns.costs import BoardCosts, CostLine, fill_costs, fill_weighted
 from leaderboard.boards.columns.judging import LEFT_OUT_COLUMN, judging_notes, notes_on_judges
 from leaderboard.boards.columns.marks import seeds_title
 from leaderboard.boards.columns.reported import figure_columns, has_doubtful

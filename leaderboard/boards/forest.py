@@ -34,7 +34,8 @@ Role = Literal["best", "tied", "baseline", "untested", "other", "gap", "better",
 class ForestRow(NamedTuple):
     """A system's difference from the baseline and the 95% interval of that difference, None if it was not tested.
 
-    `is_lost` means that the difference is significant in the system's own test, but not after correction.
+    `is_lost` means that the difference is significant in the system's own test, but not after correction. `score` is
+    the system's own, if the page shows it.
     """
 
     name: str
@@ -42,6 +43,7 @@ class ForestRow(NamedTuple):
     interval: tuple[float, float] | None
     role: Role
     is_lost: bool = False
+    score: float | None = None
 
 
 def draw_forest(
@@ -95,7 +97,7 @@ def draw_forest(
                 "ends": [position(end) for end in row.interval or ()],
                 "x": position(row.difference),
                 "top": number * _ROW_HEIGHT,
-                "value": "0" if row.role == "baseline" else signed(row.difference, 3),
+                "value": "0" if row.role == "baseline" else signed(row.difference, 3, score=row.score),
             }
             for number, row in enumerate(rows)
         ],

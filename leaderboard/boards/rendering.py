@@ -37,7 +37,7 @@ from leaderboard.boards.model import (
 )
 from leaderboard.boards.wording import ranking_source
 from leaderboard.core.text.dates import format_day
-from leaderboard.core.text.numbers import DECIMALS, MINUS, format_quantity, signed_percent
+from leaderboard.core.text.numbers import DECIMALS, MINUS, difference_decimals, format_quantity, signed_percent
 from leaderboard.models import REFERENCE_TYPES, Entry
 from leaderboard.results.board_rows.entry_rows import GONE, REPORTED, SCORED, STALE
 from leaderboard.results.significance.statements import BoardStatements, differs
@@ -99,7 +99,11 @@ def render_rows(
         if column.key in keys_with_cells:
             cells = [row.cells.get(column.key, EMPTY_CELL) for row in board.rows]
         begins_group = previous.key != SYSTEM and previous.group != column.group
-        writer = ColumnWriter(board, decimals, rankings, column, values, cells)
+        places = decimals
+        if column.key == DELTA:
+            scores = [row.value("mean" if board.views else board.measure) for row in board.rows]
+            places = list(map(difference_decimals, values, scores, decimals))
+        writer = ColumnWriter(board, places, rankings, column, values, cells)
         columns.append(writer.write(widths.get(column.key), begins_group=begins_group))
     heads = RowHeads.from_board(board)
     pinned, other_rows = board.rows[: board.pinned], board.rows[board.pinned :]
@@ -294,17 +298,15 @@ class ColumnWriter:
             untested_gray = gray if board.statements.least_difference(board.measure) is None else ' class="untested"'
         else:
             significances = [differs(cell.certainty) for cell in self.cells]
-        attributes = [
-            gray
-            if not value or isinstance(value, str)
-            else (plus if value > 0 else minus)
-            if is_significant
-            else untested_gray
-            if (value < 0) == higher_is_better
-            else gray
-            for value, is_significant in zip(self.values, significances, strict=True)
-        ]
-        return ColumnHtml(signed_texts, attributes, paddings)
+
+        def css_class(value: Value, is_significant: bool) -> str:
+            if not value or isinstance(value, str):
+                return gray
+            if is_significant:
+                return plus if value > 0 else minus
+            return untested_gray if (value < 0) == higher_is_better else gray
+
+        return ColumnHtml(signed_texts, list(map(css_class, self.values, significances)), paddings)
 
     def plain_numbers(self) -> ColumnHtml:
         """Return numbers with the column's decimals, by default as many as the values need, at most four."""

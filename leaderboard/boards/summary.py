@@ -46,10 +46,7 @@ MAX_NAME = 34
 MAX_NAMES_LENGTH = 48
 
 #: Reasons for an unknown latency by provenance; a system that ran on this site was not timed.
-_NOT_TIMED = {
-    SCORED: gettext_lazy("not timed (uploaded run)"),
-    REPORTED: gettext_lazy("not reported"),
-}
+_NOT_TIMED = {SCORED: gettext_lazy("not timed (uploaded run)"), REPORTED: gettext_lazy("not reported")}
 #: Texts of reported latencies by column.
 _REPORTED_LATENCIES = {
     "latency-gpu": gettext_lazy("%(time)s ms (GPU)"),
@@ -135,12 +132,9 @@ class _Leader:
         elif reason := self._untested_reason():
             parts.append(Part(_("Not separable from the best"), reason))
         is_safe = self._exceeds_bound()
-        if is_safe is not None:
-            text = unjudged_text(is_safe, board.baseline)
-            parts.append(Part(_("Unjudged documents"), text, "" if is_safe else "warn"))
-        elif board.statements.published is not None:
-            parts.append(Part(_("Unjudged documents"), _("not reported, because the judgments are hidden")))
-        elif is_reported:
+        if unjudged := self._unjudged_documents(is_safe):
+            parts.append(Part(_("Unjudged documents"), unjudged, "warn" if is_safe is False else ""))
+        if is_reported:
             origin = _("public; the scores are copied from %(source)s and not recomputed")
             parts.append(Part(_("Judgments"), origin % {"source": best.value("by")}))
         if judgments and not is_reported:
@@ -171,6 +165,7 @@ class _Leader:
             latency,
             is_safe,
             baseline is not None,
+            best.entry.system_id if best.entry.challenged else None,
             self._headline(ratio, measure, baseline),
             draw_forest(list(self._forest_rows(relative)), measure, board.baseline, len(rows), least),
             self._origin(reported),
@@ -248,8 +243,7 @@ class _Leader:
             lead = _("leads %(baseline)s by %(percent)s") if is_ahead else _("is %(percent)s behind %(baseline)s")
             percent, *ends = _percents(abs(relative), *self._lead_ends(relative))
             lead %= {"baseline": self.board.baseline, "percent": f"{percent}%"}
-            if certainty := self._lead_certainty(ends):
-                lead += f" ({certainty})"
+            lead += f" ({self._lead_certainty(ends)})"
             if tied_baseline is not None:
                 lead = _("%(lead)s when tested alone") % {"lead": lead}
         if self._has_other_rankings:
@@ -283,14 +277,11 @@ class _Leader:
         return sorted(end * relative / delta * (-1 if self.lower else 1) for end in interval)
 
     def _lead_certainty(self, ends: Sequence[str]) -> str:
-        """Return the interval of the lead in percent if its `ends` are known, or else whether the lead is significant.
-
-        The text is empty if neither is known.
-        """
+        """Return the interval of the lead in percent if its `ends` are known, or else whether it is significant."""
         if ends:
             return _("95%% CI %(low)s to %(high)s%%") % {"low": ends[0], "high": ends[1]}
         if self.statement.better is None:
-            return _("reported, not tested") if self.best.ranked_in == REPORTED else ""
+            return _("reported, not tested") if self.best.ranked_in == REPORTED else _("not tested")
         return significance_word(self.statement)
 
     def _forest_rows(self, relative: str) -> Iterator[ForestRow]:
@@ -309,7 +300,7 @@ class _Leader:
         for row in shown_rows:
             name, tested = _name(row, self.names), _statement(self.board, row)
             facts = tested.interval, self._role(row), tested.is_lost_by_correction
-            yield ForestRow(name, self._difference(row, relative) or 0.0, *facts)
+            yield ForestRow(name, self._difference(row, relative) or 0.0, *facts, _number(row, self.key))
 
     def _difference(self, row: Row, relative: str) -> float | None:
         """Return the difference from the baseline, computed from the ratio if the board has no differences."""
@@ -334,6 +325,24 @@ class _Leader:
             return None
         return exceeds_bound(self.key, self.score, partial(_number, self.baseline))
 
+    def _unjudged_documents(self, is_safe: bool | None) -> str:
+        """Return the effect of unjudged documents on the lead, or else their share; empty if both are unknown.
+
+        `is_safe` is the result of `_exceeds_bound`.
+        """
+        if is_safe is not None:
+            return unjudged_text(is_safe, self.board.baseline)
+        if self.board.statements.published is not None:
+            return _("not reported, because the judgments are hidden")
+        if self.best.ranked_in == REPORTED:
+            return _("unknown for reported results")
+        judged = _number(self.best, "Judged@10")
+        return (
+            ""
+            if judged is None
+            else _("%(share)d%% of the best system’s top 10") % {"share": round(100 - 100 * judged)}
+        )
+
     def _lead_part(self, relative: float | None, tied_baseline: Row | None) -> Part:
         """Return the lead over the baseline, and whether it is significant if such results are tested.
 
@@ -350,9 +359,7 @@ class _Leader:
             sources = {row.entry.source_key: row.entry.system for row in board.rows if row.entry.is_baseline}
             baseline = next(iter(sources.values()), "")
             if not baseline and len(self.rows) > 1:
-                lead = signed(self.score - (_number(self.rows[1], self.key) or 0.0), 3)
-                facts = {"lead": lead, "second": _name(self.rows[1], self.names)}
-                return Part(_("Lead"), _("no baseline; %(lead)s over the second, %(second)s") % facts)
+                return self._lead_over_second(self.rows[1])
             text = _("%(baseline)s has no %(measure)s") if baseline else _("no baseline to compare with")
             if best.ranked_in == REPORTED and baseline and best.entry.source_key not in sources:
                 text = _("%(source)s reports no %(baseline)s")
@@ -360,11 +367,11 @@ class _Leader:
         is_own_bm25 = self.baseline is not None and self.baseline.entry.slug == BM25.slug
         label, note = _("vs %(baseline)s") % {"baseline": board.baseline}, BM25_SETTINGS if is_own_bm25 else ""
         # A baseline that scores 0 has a difference but no ratio.
-        lead = signed(delta, 3) if relative is None else signed_percent(relative)
+        difference = signed(delta, 3, score=self.score)
+        lead = difference if relative is None else signed_percent(relative)
         if statement.better is None:
-            is_tested_kind = not board.views and best.ranked_in != REPORTED
-            return Part(label, lead if is_tested_kind else _("%(lead)s, not tested") % {"lead": lead}, note=note)
-        verdict, difference = significance_word(statement), signed(delta, 3)
+            return Part(label, _("%(lead)s, not tested") % {"lead": lead}, note=note)
+        verdict = significance_word(statement)
         if tied_baseline is not None:
             verdict = _("better than %(baseline)s when tested alone") % {"baseline": board.baseline}
         if statement.interval is not None:
@@ -380,6 +387,14 @@ class _Leader:
             reason = _("%(detail)s; not separable: p %(p)s with %(pairs)s")
             detail = (_("%(detail)s; not separable: %(pairs)s") if p is None else reason) % facts
         return Part(label, text, state, detail, note)
+
+    def _lead_over_second(self, second: Row) -> Part:
+        """Return the lead over the second-best system, and whether the tests of all pairs separate the two."""
+        test, lead = _statement(self.board, second), self.score - (_number(second, self.key) or 0.0)
+        facts = {"lead": signed(lead, 3, score=self.score), "second": _name(second, self.names)}
+        facts["test"] = {None: _("not tested"), True: _("not separable"), False: _("significant")}[test.tied_with_best]
+        text = _("no baseline; %(lead)s over the second, %(second)s: %(test)s") % facts
+        return Part(_("Lead"), text, detail="" if test.p_best is None else f"p {p_text(test.p_best)}")
 
     def _ties(self) -> str:
         """Return the systems not separable from the best: their names, or their number or ranks if they do not fit."""

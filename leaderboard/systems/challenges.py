@@ -79,6 +79,10 @@ def public_challenges(system_id: int) -> list[PublicChallenge]:
     ]
 
 
+def open_challenge(system_id: int) -> PublicChallenge | None:
+    return next((challenge for challenge in public_challenges(system_id) if challenge.state == State.OPEN), None)
+
+
 def challengeable_datasets(system: System) -> list[Dataset]:
     """Return the datasets on which the system has public results, by name."""
     dataset_ids = EntryQuerySet(Entry).seen().filter(system=system).values("dataset")

@@ -26,6 +26,7 @@ from leaderboard.boards.model import DELTA, RATIOS, Board, Column, spans
 from leaderboard.boards.state import MAX_PINS, MAX_SORTS, PRESETS, VIEWS, WEIGHT_NAMES, BoardState, Range, Sort
 from leaderboard.models import Entry
 from leaderboard.results.protection import coarse_step
+from leaderboard.systems.challenges import open_challenge
 from leaderboard.views.board_views import export_links
 
 #: Maximum length of a baseline's name that fits into a column head on phones.
@@ -62,6 +63,7 @@ def board_context(board: Board, state: BoardState, path: str, permalink: str = "
         "board_path": path,
         "exports": export_links(path, state),
         "permalink": permalink and permalink + state.query_string(),
+        "challenge": open_challenge(board.summary.challenged) if board.summary and board.summary.challenged else None,
         **_BoardPage(board, state, path).context(),
     }
 
@@ -165,11 +167,7 @@ class _BoardPage:
         sorted_by_measure = any(sort.key in board.measures for sort in state.sorts[:1])
         slugs = [machine.slug for machine in board.machines]
         measures = (
-            Choice(
-                name if sorted_by_measure else _unless_first(name, board.measures),
-                name,
-                name == board.measure,
-            )
+            Choice(name if sorted_by_measure else _unless_first(name, board.measures), name, name == board.measure)
             for name in board.measures
         )
         machines = (
@@ -242,24 +240,17 @@ class _BoardPage:
         """Return the facts of the legend; `date` is the common date of all results, unless a column shows dates."""
         board = self.board
         visible_columns, dates = board.shown, {row.value("published") for row in board.rows} - {None}
-        least_difference, published_statements = (
-            board.statements.least_difference(board.measure),
-            board.statements.published,
-        )
-        coarse_columns = (
-            [] if published_statements is None else [c.head for c in visible_columns if c.key in board.measures[1:]]
-        )
-        competition = published_statements is not None and published_statements.step >= PUBLIC_STEP
-        if published_statements is not None and competition:
-            coarse_columns = [published_statements.measure, *coarse_columns]
+        least, published = board.statements.least_difference(board.measure), board.statements.published
+        coarse_columns = [] if published is None else [c.head for c in visible_columns if c.key in board.measures[1:]]
+        competition = published is not None and published.step >= PUBLIC_STEP
+        if published is not None and competition:
+            coarse_columns = [published.measure, *coarse_columns]
         has_ties = len(board.statements.tied_with_best(board.measure)) > 1
         has_one_date = len(dates) == 1 and all(column.key != "published" for column in visible_columns)
         return {
             "differences": any(column.kind in ("delta", "relative") for column in visible_columns),
-            "least": "" if least_difference is None else f"{least_difference:+.3f}",
-            "within": f"{published_statements.tied_within:.3f}"
-            if published_statements is not None and has_ties
-            else "",
+            "least": "" if least is None else f"{least:+.3f}",
+            "within": f"{published.tied_within:.3f}" if published is not None and has_ties else "",
             "by_chance": f"{board.compared / 20:.0f}" if board.compared > FEW_COMPARED else "",
             "wins": next((c.note for c in visible_columns if c.key == WINS), ""),
             "coarse": " and ".join(coarse_columns),

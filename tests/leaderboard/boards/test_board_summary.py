@@ -12,12 +12,15 @@ import pytest
 from django.test import Client
 
 from leaderboard.boards.forest import ForestRow, draw_forest
+from leaderboard.boards.rendering import FIGURE_SPACE
 from leaderboard.boards.summary import _percents
 from leaderboard.boards.wording import p_values_text, significance_word
 from leaderboard.core.text.numbers import signed
 from leaderboard.models import Dataset, Qrels, System
 from leaderboard.results.reported_facts import COST_UNIT, make_figure
 from leaderboard.results.significance.statements import Statement, statements
+from leaderboard.systems.challenges import raise_challenge, retract_challenge
+from tests.factories import make_user
 from tests.leaderboard.boards.test_boards_cached import benchmark_of
 from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import (
@@ -36,6 +39,7 @@ from tests.reported_boards import load_reported
 pytestmark = pytest.mark.django_db
 UNTESTED = "Not separable from the best: not testable: the source gives no per-query scores."
 UNMEASURED = (
+    "Unjudged documents: unknown for reported results. "
     "Judgments: public; the scores are copied from Lovelace and Hopper 2020 and not recomputed. Cost: not reported."
 )
 ORIGIN = "Judgments: {judgments}."
@@ -43,7 +47,7 @@ UPLOADED = f"{ORIGIN} Cost: not timed (uploaded run)."
 WITHHELD = "Unjudged documents: not reported, because the judgments are hidden."
 UNKNOWN = "Not separable from the best: not known yet."
 ALONE = "Lead: no baseline to compare with."
-OVER_SECOND = "Lead: no baseline; +0.100 over the second, %s."
+OVER_SECOND = "Lead: no baseline; +0.100 over the second, %s: not tested."
 LEAD = "vs BM25: +{}%* (+0.{} [{{ends}}]), significant (p < 0.001{})."
 LITTLE = "vs BM25: +0.3% (+0.001 [{{ends}}]), not significant (p = 0.741{})."
 HOLM = ", Holm-corrected p {}"
@@ -207,13 +211,13 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     ),
     "cheapest is another": (
         lambda: untested(BM25=(0.4, 1.0), best=(0.6, 40.0), quick=(0.57, 8.0), slow=(0.58, 90.0)),
-        f"Best: best, nDCG@10 0.600. vs BM25: +50.0%. {UNKNOWN} "
+        f"Best: best, nDCG@10 0.600. vs BM25: +50.0%, not tested. {UNKNOWN} "
         f"{ORIGIN} Cost: 40 ms per query, 12.3 MB index; faster and within 5% of its score: quick, 8.0 ms.",
         {"cheapest": "quick", "latency_ms": 8.0},
     ),
     "the best was uploaded, others were measured": (
         lambda: untested(BM25=(0.4, 1.0), best=(0.6, None), quick=(0.57, 8.0)),
-        f"Best: best, nDCG@10 0.600. vs BM25: +50.0%. {UNKNOWN} "
+        f"Best: best, nDCG@10 0.600. vs BM25: +50.0%, not tested. {UNKNOWN} "
         f"{ORIGIN} Cost: not timed (uploaded run); within 5% of its score: quick, 8.0 ms.",
         {"cheapest": "quick", "latency_ms": 8.0},
     ),
@@ -231,7 +235,7 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     ),
     "cheapest is the best": (
         lambda: untested(BM25=(0.4, 1.0), best=(0.6, 40.0)),
-        f"Best: best, nDCG@10 0.600. vs BM25: +50.0%. {UNKNOWN} "
+        f"Best: best, nDCG@10 0.600. vs BM25: +50.0%, not tested. {UNKNOWN} "
         f"{ORIGIN} Cost: 40 ms per query, 12.3 MB index, the fastest of comparable systems.",
         {"cheapest": "best", "latency_ms": 40.0},
     ),
@@ -289,6 +293,46 @@ def test_a_better_reported_score_is_named_beside_the_best(client: Client, report
     report(dataset, make_source("paper"), "printed", ndcg=reported)
     summary = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()["summary"]
     assert f"nDCG@10 0.500 (uploaded, results for all queries{note}). " in summary["text"]
+
+
+@pytest.mark.parametrize(("second", "test"), [(0.6, "not separable (p = "), (0.3, "significant (p < 0.001)")])
+def test_a_lead_over_the_second_states_its_test(client: Client, second: float, test: str) -> None:
+    dataset = tested(First=0.601, Second=second)
+    text = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()["summary"]["text"]
+    assert f"Lead: no baseline; {signed(0.601 - second, 3)} over the second, Second: {test}" in text
+
+
+def test_differences_do_not_contradict_the_shown_scores(client: Client) -> None:
+    dataset = scored_dataset(measures=["nDCG@10"])
+    score(dataset, "First", ndcg=0.6844)
+    score(dataset, "Second", ndcg=0.5966)
+    page = verdict(client.get(f"/datasets/{dataset.slug}/").content.decode())
+    assert "no baseline; +0.0878 over the second, Second" in page
+    score(dataset, "BM25", ndcg=0.3006, baseline=True)
+    page = client.get(f"/datasets/{dataset.slug}/").content.decode()
+    plot = page[page.index('class="forest"') : page.index("</figure>")]
+    assert re.findall(r'class="value"[^>]*>([^<]*)', plot) == ["+0.3838", "+0.296", "0"]
+    assert re.findall(r'<td class="ns">([^<]*)', page) == ["+0.3838", f"+0.296{FIGURE_SPACE}", f"±0.000{FIGURE_SPACE}"]
+
+
+def test_the_share_of_unjudged_documents_is_shown_without_a_bound(client: Client) -> None:
+    dataset = scored_dataset(measures=["nDCG@10"])
+    score(dataset, "First", ndcg=0.5, **{"Hole@10": 0.07})
+    text = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()["summary"]["text"]
+    assert "Unjudged documents: 7% of the best system’s top 10. " in text
+
+
+def test_an_open_challenge_of_the_best_system_is_quoted_with_a_link(client: Client) -> None:
+    dataset = untested(BM25=(0.4, None), First=(0.5, None))
+    first = System.objects.get(name="First")
+    person = make_user("Dana")
+    challenge = raise_challenge(first, person, "training", "The paper says that it was tuned on the test queries.")
+    page = client.get(f"/datasets/{dataset.slug}/").content.decode()
+    text = one_line(page[page.index('id="verdict"') : page.index("</section>")])
+    assert f'href="/systems/{first.slug}/#challenge-{challenge.pk}"' in text
+    assert "“The paper says that it was tuned on the test queries.”" in text
+    retract_challenge(challenge, person)
+    assert "tuned on the test queries" not in client.get(f"/datasets/{dataset.slug}/").content.decode()
 
 
 def test_a_self_reported_price_is_a_cost(client: Client) -> None:
@@ -485,7 +529,7 @@ def test_where_lower_is_better_the_best_is_the_lowest(client: Client) -> None:
     page = client.get(f"/datasets/{dataset.slug}/?measure=Hole@10").content.decode()
     team = System.objects.get(name="few").team
     assert verdict(page).startswith(
-        f"Best: few ({team}), Hole@10 0.100 (uploaded, results for all queries). vs BM25: −50.0%. "
+        f"Best: few ({team}), Hole@10 0.100 (uploaded, results for all queries). vs BM25: −50.0%, not tested. "
     )
 
 
