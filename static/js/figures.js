@@ -250,7 +250,7 @@
       target.wanted = true;
       load(target);
     }
-  }, { rootMargin: "150px" });
+  }, { rootMargin: "1200px" });
 
   const sized = new ResizeObserver((entries) => {
     for (const { target, contentRect } of entries) {
