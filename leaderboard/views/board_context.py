@@ -40,6 +40,10 @@ MIN_COMPARED, MAX_COMPARED = 2, 6
 VIEW_LABELS = dict(zip(VIEWS, ("Score", "Δ", "Δ in %", "Rank"), strict=True))
 
 
+#: HTML of marks that the legend explains if they occur.
+_MARKS = {"up": 'class="up"', "down": 'class="down"', "star": "<sup>*</sup>", "bar": "is-tied", "line": "is-separable"}
+
+
 class Choice(NamedTuple):
     """An option of a list."""
 
@@ -84,13 +88,12 @@ class _BoardPage:
         board, state = self.board, self.state
         spread_widths = rendering.spread_widths(board.rows)
         unpin_links = {slug: self.link(pins=tuple(pin for pin in state.pins if pin != slug)) for slug in state.pins}
-        provenances = board.counted[0]["provenance"] if board.counted else {}
-        reported = provenances.get(Entry.Provenance.REPORTED.value, 0)
+        reported = board.counted[0]["provenance"].get(Entry.Provenance.REPORTED.value, 0) if board.counted else 0
+        may_pin = len(state.pins) < MAX_PINS
+        body = rendering.render_rows(board, spread_widths, unpin_links, may_pin=may_pin, exact=state.exact)
         heads = "".join(self._head(place, spread_widths) for place in range(len(board.shown)))
         return {
-            "body": rendering.render_rows(
-                board, spread_widths, unpin_links, may_pin=len(state.pins) < MAX_PINS, exact=state.exact
-            ),
+            "body": body,
             "heads": mark_safe(heads),  # noqa: S308
             "groups": self._groups(),
             **self._choices(),
@@ -107,7 +110,7 @@ class _BoardPage:
             "picker": self._picker(),
             "picker_fields": state.with_values(columns=(), exact=False).pairs(),
             "kinds": {"scored": board.total - reported, "reported": reported, "papers": board.papers},
-            "legend": self._legend(),
+            "legend": self._legend(body),
             **self._order(),
             "page_links": [
                 {"number": number, "href": self.link(page=number), "current": number == board.page}
@@ -236,8 +239,11 @@ class _BoardPage:
             items.append(f'<fieldset class="facet"><legend>{escape(_(group))}</legend><ul>{boxes}</ul></fieldset>')
         return mark_safe("".join(items))  # noqa: S308
 
-    def _legend(self) -> dict[str, Any]:
-        """Return the facts of the legend; `date` is the common date of all results, unless a column shows dates."""
+    def _legend(self, body: str) -> dict[str, Any]:
+        """Return the facts of the legend, and whether `body` has each mark.
+
+        `date` is the common date of all results, unless a column shows dates.
+        """
         board = self.board
         visible_columns, dates = board.shown, {row.value("published") for row in board.rows} - {None}
         least, published = board.statements.least_difference(board.measure), board.statements.published
@@ -245,12 +251,12 @@ class _BoardPage:
         competition = published is not None and published.step >= PUBLIC_STEP
         if published is not None and competition:
             coarse_columns = [published.measure, *coarse_columns]
-        has_ties = len(board.statements.tied_with_best(board.measure)) > 1
         has_one_date = len(dates) == 1 and all(column.key != "published" for column in visible_columns)
         return {
+            **{name: text in body for name, text in _MARKS.items()},
             "differences": any(column.kind in ("delta", "relative") for column in visible_columns),
             "least": "" if least is None else f"{least:+.3f}",
-            "within": f"{published.tied_within:.3f}" if published is not None and has_ties else "",
+            "within": f"{published.tied_within:.3f}" if published is not None and "is-tied" in body else "",
             "by_chance": f"{board.compared / 20:.0f}" if board.compared > FEW_COMPARED else "",
             "wins": next((c.note for c in visible_columns if c.key == WINS), ""),
             "coarse": " and ".join(coarse_columns),
