@@ -113,8 +113,10 @@ def render_rows(
     first_cells += [heads.write(row, heads.pin_button(row) if may_pin else "") for row in other_rows]
     rows = list(map("".join, zip(first_cells, *columns, strict=True)))
     if board.summary and (figure := board.summary.forest_plot):
-        figure_row = f'</tr>\n<tr class="figure-row"><td colspan="{len(board.shown) + 1}">{figure}</td>'
-        rows[min(FIGURE_AFTER, len(rows)) - 1] += figure_row
+        if (shown := min(FIGURE_AFTER, len(rows))) < len(rows):
+            remaining = ngettext("%d more row follows", "%d more rows follow", len(rows) - shown) % (len(rows) - shown)
+            figure += format_html('<p class="figure-next">{} <span aria-hidden="true">↓</span></p>', remaining)
+        rows[shown - 1] += f'</tr>\n<tr class="figure-row"><td colspan="{len(board.shown) + 1}">{figure}</td>'
     return mark_safe("".join(_block_bodies(board, rows)))  # noqa: S308
 
 
@@ -271,7 +273,7 @@ class ColumnWriter:
             relative_texts = [
                 f"<small>{signed_percent(part)}</small>" if isinstance(part, float) else "" for part in ratios
             ]
-        cell_parts = zip(differences.texts, differences.paddings, stars, relative_texts, strict=False)
+        cell_parts = zip(differences.texts, stars, differences.paddings, relative_texts, strict=False)
         return differences._replace(
             texts=["".join(part) if part[0] else "" for part in cell_parts], paddings=repeat("")
         )

@@ -469,6 +469,7 @@ def test_the_first_screen_draws_differences_from_the_baseline(client: Client) ->
     names = re.findall(r'class="forest-name" title="(.*?)"', plots[0])
     assert names == ["First", "Second", "BM25", *(f"System {n}" for n in range(4))]
     assert re.findall(r"mark is-(\w+)", plots[0]) == ["best", "tied", "baseline", *["other"] * 4]
+    assert "7 more rows follow" in page
     assert re.findall(r'class="value"[^>]*>([^<]*)', plots[0])[:3] == ["+0.201", "+0.200", "0"]
     positions = [float(x) for x in re.findall(r'class="mark[^>]* x="([\d.]+)%"', plots[0])]
     assert positions == sorted(positions, reverse=True)
