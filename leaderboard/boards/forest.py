@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from leaderboard.core.text.numbers import signed
 
 #: Maximum number of systems, so that the table's first row remains on the first screen.
-MAX_ROWS = 7
+MAX_ROWS = 6
 _ROW_HEIGHT = 16
 #: Horizontal range of the plot, in percent; names are to the left, differences to the right.
 _LEFT, _RIGHT = 42.0, 84.0
@@ -34,8 +34,7 @@ Role = Literal["best", "tied", "baseline", "untested", "other", "gap", "better",
 class ForestRow(NamedTuple):
     """A system's difference from the baseline and the 95% interval of that difference, None if it was not tested.
 
-    `is_lost` means that the difference is significant in the system's own test, but not after correction. `score` is
-    the system's own, if the page shows it.
+    `is_lost` means that the difference is significant in the system's own test, but not after correction.
     """
 
     name: str
@@ -43,7 +42,6 @@ class ForestRow(NamedTuple):
     interval: tuple[float, float] | None
     role: Role
     is_lost: bool = False
-    score: float | None = None
 
 
 def draw_forest(
@@ -97,7 +95,7 @@ def draw_forest(
                 "ends": [position(end) for end in row.interval or ()],
                 "x": position(row.difference),
                 "top": number * _ROW_HEIGHT,
-                "value": "0" if row.role == "baseline" else signed(row.difference, 3, score=row.score),
+                "value": "0" if row.role == "baseline" else signed(row.difference, 3),
             }
             for number, row in enumerate(rows)
         ],

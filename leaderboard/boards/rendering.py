@@ -37,7 +37,7 @@ from leaderboard.boards.model import (
 )
 from leaderboard.boards.wording import ranking_source
 from leaderboard.core.text.dates import format_day
-from leaderboard.core.text.numbers import DECIMALS, MINUS, difference_decimals, format_quantity, signed_percent
+from leaderboard.core.text.numbers import DECIMALS, MINUS, format_quantity, signed_percent
 from leaderboard.models import REFERENCE_TYPES, Entry
 from leaderboard.results.board_rows.entry_rows import GONE, REPORTED, SCORED, STALE
 from leaderboard.results.significance.statements import BoardStatements, differs
@@ -99,11 +99,7 @@ def render_rows(
         if column.key in keys_with_cells:
             cells = [row.cells.get(column.key, EMPTY_CELL) for row in board.rows]
         begins_group = previous.key != SYSTEM and previous.group != column.group
-        places = decimals
-        if column.key == DELTA:
-            scores = [row.value("mean" if board.views else board.measure) for row in board.rows]
-            places = list(map(difference_decimals, values, scores, decimals))
-        writer = ColumnWriter(board, places, rankings, column, values, cells)
+        writer = ColumnWriter(board, decimals, rankings, column, values, cells)
         columns.append(writer.write(widths.get(column.key), begins_group=begins_group))
     heads = RowHeads.from_board(board)
     pinned, other_rows = board.rows[: board.pinned], board.rows[board.pinned :]

@@ -300,7 +300,7 @@ class _Leader:
         for row in shown_rows:
             name, tested = _name(row, self.names), _statement(self.board, row)
             facts = tested.interval, self._role(row), tested.is_lost_by_correction
-            yield ForestRow(name, self._difference(row, relative) or 0.0, *facts, _number(row, self.key))
+            yield ForestRow(name, self._difference(row, relative) or 0.0, *facts)
 
     def _difference(self, row: Row, relative: str) -> float | None:
         """Return the difference from the baseline, computed from the ratio if the board has no differences."""
@@ -367,7 +367,7 @@ class _Leader:
         is_own_bm25 = self.baseline is not None and self.baseline.entry.slug == BM25.slug
         label, note = _("vs %(baseline)s") % {"baseline": board.baseline}, BM25_SETTINGS if is_own_bm25 else ""
         # A baseline that scores 0 has a difference but no ratio.
-        difference = signed(delta, 3, score=self.score)
+        difference = signed(delta, 3)
         lead = difference if relative is None else signed_percent(relative)
         if statement.better is None:
             return Part(label, _("%(lead)s, not tested") % {"lead": lead}, note=note)
@@ -391,7 +391,7 @@ class _Leader:
     def _lead_over_second(self, second: Row) -> Part:
         """Return the lead over the second-best system, and whether the tests of all pairs separate the two."""
         test, lead = _statement(self.board, second), self.score - (_number(second, self.key) or 0.0)
-        facts = {"lead": signed(lead, 3, score=self.score), "second": _name(second, self.names)}
+        facts = {"lead": signed(lead, 3), "second": _name(second, self.names)}
         facts["test"] = {None: _("not tested"), True: _("not separable"), False: _("significant")}[test.tied_with_best]
         text = _("no baseline; %(lead)s over the second, %(second)s: %(test)s") % facts
         return Part(_("Lead"), text, detail="" if test.p_best is None else f"p {p_text(test.p_best)}")

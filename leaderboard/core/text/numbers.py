@@ -22,26 +22,16 @@ def format_value(value: float | None, decimals: int) -> str:
     return "—" if value is None else f"{value:.{decimals}f}"
 
 
-def signed(value: float | None, decimals: int, *, percent: bool = False, score: float | None = None) -> str:
+def signed(value: float | None, decimals: int, *, percent: bool = False) -> str:
     """Format a difference with its sign, or a dash if it is missing; `percent` multiplies it by 100.
 
-    The difference of a `score` from another one has the decimals of `difference_decimals`.
     Rounding to `DIGITS` first removes floating-point noise, so that figures and tables show the same text.
     """
     if value is None:
         return "—"
-    decimals = difference_decimals(value, score, decimals)
     if (value := round(value, DIGITS)) == 0:
         return f"±{0:.{decimals}f}"
     return f"{value * (100 if percent else 1):+.{decimals}f}".replace("-", MINUS)
-
-
-def difference_decimals(difference: float | str | None, score: float | str | None, decimals: int) -> int:
-    """Return the decimals of a score’s difference from another: one more if the shown scores would contradict it."""
-    if not isinstance(difference, float) or not isinstance(score, float):
-        return decimals
-    shown = round(score, decimals) - round(score - difference, decimals)
-    return decimals + (abs(shown - round(difference, decimals)) > 0.1**decimals / 2)
 
 
 def signed_percent(ratio: float) -> str:
