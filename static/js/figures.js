@@ -64,11 +64,11 @@
     const narrow = width < NARROW;
     const axis = {
       gridcolor: color("--rule"), linecolor: color("--rule-strong"), tickcolor: color("--rule-strong"),
-      zerolinecolor: color("--rule-strong"), automargin: true, fixedrange: true, title: { standoff: 10, font: { size: narrow ? 11 : 12.5, color: color("--ink-soft") } },
+      zerolinecolor: color("--rule-strong"), automargin: true, fixedrange: true, title: { standoff: 10, font: { size: narrow ? 12 : 12.5, color: color("--ink-soft") } },
       tickfont: { color: color("--ink-soft") },
     };
     return {
-      font: { family: getComputedStyle(document.body).fontFamily, size: narrow ? 11 : 12.5, color: color("--ink") },
+      font: { family: getComputedStyle(document.body).fontFamily, size: narrow ? 12 : 12.5, color: color("--ink") },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", dragmode: false, hovermode: "closest",
       margin: { l: 8, r: narrow ? 8 : 16, t: 8, b: 8 }, height: 420,
       xaxis: axis, yaxis: axis,
@@ -87,7 +87,7 @@
   function specification(found, width) {
     const pick = (one) => ({ ...one, ...one.meta?.[level(width)] });
     const names = found.data.filter((trace) => trace.name && trace.showlegend !== false).map((trace) => trace.name);
-    const isDouble = names.length > 3 && names.every((name) => name.length * 5.6 < width / 2 - 76); // Others need a line each on phones.
+    const isDouble = names.length > 3 && names.every((name) => name.length * 6.1 < width / 2 - 76); // Others need a line each on phones.
     const layout = { ...pick(found.layout), template: { layout: looks(width, isDouble) } };
     // On phones, a legend takes a line per entry, or per two: the figure grows, and its rows keep their height.
     if (width < NARROW && layout.height && names.length > 1) layout.height += 19 * Math.ceil(names.length / (isDouble ? 2 : 1));
