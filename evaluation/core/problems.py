@@ -116,7 +116,7 @@ class LineProblems:
             self.lines[code].append(line)
 
     def report(self, texts: Mapping[str, tuple[str, str]] | None = None, **values: object) -> tuple[Problem, ...]:
-        """Return one error for each code, sorted by code.
+        """Return one error for each code, in the order of their first lines.
 
         `texts` maps codes to pairs of message and hint. None selects the registered texts. Messages are format strings
         with `lines` and `values` as fields.
@@ -126,7 +126,7 @@ class LineProblems:
                 "error", code, count, message.format(lines=format_count(count, "line"), **values), hint,
                 tuple(self.lines[code]),
             )
-            for code, count in sorted(self.counts.items())
+            for code, count in sorted(self.counts.items(), key=lambda item: (self.lines[item[0]], item[0]))
             for message, hint in (texts[code] if texts else (PROBLEM_CODES[code].message, PROBLEM_CODES[code].hint),)
         )  # fmt: skip
 

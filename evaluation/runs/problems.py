@@ -285,7 +285,10 @@ class RunFacts:
         return self.contents.line_counts.get(code, LineCount())
 
     def problems(self, limits: FileLimits, hidden: bool) -> tuple[Problem, ...]:
-        """Return every problem. For a hidden target, none depends on which queries or documents are judged."""
+        """Return every problem, errors first, in the order of their first lines.
+
+        For a hidden target, no problem depends on which queries or documents are judged.
+        """
         if not self.contents.lines:
             return (EMPTY.problem(),)
         problems = [
@@ -294,7 +297,7 @@ class RunFacts:
             *self._document_problems(),
             *self._order_problems(),
         ]
-        return tuple(sorted(problems, key=lambda problem: problem.severity))
+        return tuple(sorted(problems, key=lambda problem: (problem.severity, not problem.lines, problem.lines)))
 
     def _problem(self, code: ProblemCode, count: int | None = None, **values: object) -> Problem:
         """Return the problem with its registered texts, formatted with `values` and the counts of its lines.

@@ -38,6 +38,13 @@ def test_a_no_break_space_belongs_to_an_id(tmp_path: Path) -> None:
     assert check(tmp_path, GOOD.replace(" a ", " a\u00a0b ")).problems == ()
 
 
+def test_errors_are_in_the_order_of_their_first_lines(tmp_path: Path) -> None:
+    lines = ["1 Q0 a 1 3 tag", "1 Q0 b 2 NaN tag", "c", "2 Q0 a 1 nil tag", "d", "1 Q0 a 4 1 tag"]
+    problems = check(tmp_path, "\n".join(lines)).problems
+    errors = [problem.lines for problem in problems if problem.severity == "error"]
+    assert errors == [(2, 4), (3, 5), (6,)]
+
+
 @pytest.mark.parametrize(
     "line", ["1 Q0 c 3 1.5", "1 Q0 c 3 1.5 tag more", "c", "", "1 Q0 c 3 1.5 my tag here too long now"]
 )
