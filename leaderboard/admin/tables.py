@@ -23,7 +23,7 @@ from import_export.widgets import ForeignKeyWidget, JSONWidget
 
 from evaluation.core.problems import format_count
 from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin, curator, folded
-from leaderboard.admin.forms import FORM_FIELDS, TextFileField, WhyField, display_value
+from leaderboard.admin.forms import FORM_FIELDS, MeasureInput, TextFileField, WhyField, display_value
 from leaderboard.admin.pages import curation_page
 from leaderboard.core.audit import acting, record
 from leaderboard.core.http.downloads import send_text
@@ -475,6 +475,10 @@ class BenchmarkAdmin(TableImportExportAdmin):
     search_fields = ("name", "slug")
     prepopulated_fields = {"slug": ("name",)}
     inlines = (MemberInline,)
+
+    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        widget = {"widget": MeasureInput} if db_field.name == "measure" else {}
+        return super().formfield_for_dbfield(db_field, request, **kwargs, **widget)
 
     def get_board_ids(self, key: Any) -> Iterable[int]:
         return BenchmarkMember.objects.filter(benchmark=key).values_list("dataset_id", flat=True)

@@ -140,3 +140,10 @@ def test_who_may_only_look_takes_out_and_brings_nothing_in(client: Client) -> No
     assert client.get("/admin/leaderboard/system/table/").status_code == 403
     assert client.get("/admin/leaderboard/price/table.csv").status_code == 403
     assert client.get("/admin/leaderboard/system/table.exe").status_code == 403
+
+
+def test_the_measure_of_a_benchmark_is_chosen_from_the_known_ones(curator: Client) -> None:
+    page = one_line(curator.get("/admin/leaderboard/benchmark/add/").content.decode())
+    row = page.partition('class="form-row field-measure')[2].partition('class="form-row')[0]
+    assert "Common measures" in row
+    assert '<option>nDCG@10</option>' in row
