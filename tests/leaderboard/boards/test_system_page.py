@@ -31,6 +31,17 @@ from tests.reported_boards import load_reported
 pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 
+def test_the_crumbs_of_a_system_lead_to_its_benchmark_or_to_its_dataset(client: Client) -> None:
+    dataset = scored_dataset(name="Open")
+    score(dataset, "BM25", baseline=True, ndcg=0.4)
+    system = score(dataset, "best", ndcg=0.9).system
+    for address, name in ((dataset.get_absolute_url(), "Open"), ("/benchmarks/all/", "All")):
+        page = one_line(client.get(system.get_absolute_url()).content.decode())
+        assert re.search(rf'Leaderboards</a> ?› ?<a href="{address}">{name}</a> ?</p>', page)
+        Benchmark.objects.get_or_create(slug="all", name="All")[0].members.get_or_create(dataset=dataset)
+        clear_page_cache()
+
+
 def test_a_system_leads_to_comparisons_and_queries_where_judgements_are_open(client: Client) -> None:
     opened, hidden = scored_dataset(name="Open"), scored_dataset(name="Secret", hidden=True)
     system = make_system("newcomer")
