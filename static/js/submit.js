@@ -137,6 +137,19 @@
     form().requestSubmit(check);
   }
 
+  // List the chosen datasets of a model in the summary, with the estimated times.
+  function listDatasets() {
+    const list = document.querySelector("[data-chosen-datasets]");
+    if (!list) return;
+    const rows = [...form().querySelectorAll("input[name=dataset]:checked")].map((box) => box.closest("tr"));
+    list.replaceChildren(...rows.map((row) => {
+      const time = row.cells[2] ? `: ${row.cells[2].textContent.trim()}` : "";
+      return part("li", "", row.querySelector("label").firstChild.textContent.trim() + time);
+    }));
+  }
+  document.addEventListener("change", listDatasets);
+  listDatasets();
+
   // Check the files again when the dataset of one of them changes.
   document.addEventListener("change", (event) => {
     const select = event.target;
@@ -298,6 +311,7 @@
     }
     showRounds();
     showSystem();
+    listDatasets();
     allowSubmission(isValid());
     const shown = new Set([...lists.values()].flatMap((list) => list.uploads).map((upload) => upload.id));
     for (const box of main.querySelectorAll("input[name^='upload:']")) if (shown.has(box.value)) box.closest(".kept-upload").remove();

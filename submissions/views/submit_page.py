@@ -71,7 +71,7 @@ OPTIONAL_FIELDS = {
 #: Form prefix of a system's fields: `new-<field>`.
 PREFIX = "new"
 #: Fields that are always visible. All others are in the section “More details”.
-VISIBLE_FIELDS = frozenset({"name", "architecture", "run_type", "tag", "priority"})
+VISIBLE_FIELDS = frozenset({"name", "architecture", "run_type", "tag", "public", "priority"})
 
 
 class TeamChoiceForm(forms.Form):

@@ -63,6 +63,12 @@ def test_the_two_pages_lead_to_each_other(signed_in: Client) -> None:
     assert 'href="/submit/"' in page_of(signed_in, "dense")
 
 
+def test_the_summary_is_beside_the_submit_button(signed_in: Client) -> None:
+    summary = page_of(signed_in, "dense").partition('aria-labelledby="summary"')[2].partition('value="submit"')[0]
+    for text in ("Engine:", "<b>Dense</b>", "Datasets chosen:", 'name="public"', "model runs today", "Workers online"):
+        assert text in summary
+
+
 def test_a_model_is_submitted_and_followed(signed_in: Client, tmp_path: Path) -> None:
     collection(tmp_path, "other")
     sent = {**NEW, "dataset": ["demo", "other"], "checkpoint": archive(), "parameter-fields": "title"}

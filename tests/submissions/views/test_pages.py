@@ -222,6 +222,10 @@ def test_three_fields_are_visible_and_the_others_folded(demo: Dataset, signed_in
     page = one_line(signed_in.get("/submit/").content.decode())
     before, more = page.split('<details class="more">')
     form = before.partition('<form class="submit')[2]
+    zone = r'<div class="drop-zone"><input type="file"[^>]*><p class="help".*?drop them here.*?TREC runs'
+    assert re.search(zone, form)
+    bar = more.partition('<div class="submit-bar">')[2]
+    assert bar.index("Visibility") < bar.index('name="public"') < bar.index('value="submit"')
     names = re.findall(r'<(?:input|select|textarea)[^>]* name="([^"]+)"', form)
     assert [name for name in names if name != "csrfmiddlewaretoken"] == ["several", "new-name", "new-architecture"]
     for name in (
@@ -241,6 +245,8 @@ def test_three_fields_are_visible_and_the_others_folded(demo: Dataset, signed_in
     page = signed_in.post("/submit/", {**checked, "public": "yes"}).content.decode()
     assert '<details class="more">' in page
     page = signed_in.post("/submit/", {**checked, "public": "no"}).content.decode()
+    assert '<details class="more">' in page
+    page = signed_in.post("/submit/", {**checked, "note": "x"}).content.decode()
     assert '<details class="more" open>' in page
 
 
