@@ -68,7 +68,7 @@ def draw_forest(
     roles = {row.role for row in rows}
     key = [
         ("best", "●", _("best")),
-        ("tied", "◆", _("not separable from best")),
+        ("tied", "◆", _("not separable")),
         ("untested", "×", _("not tested")),
         ("baseline", "■", _("baseline")),
         ("other", "○", _("other")),
