@@ -1,6 +1,7 @@
 """Retrieval engines and the functions that build runs with them."""
 
 from evaluation.engines.base import (
+    AUTO,
     Engine,
     EngineDescription,
     InvalidParameter,
@@ -16,6 +17,7 @@ from evaluation.engines.retrieval import Retrieval, RetrievalTask, retrieve
 from evaluation.engines.run_writing import merge
 
 __all__ = [
+    "AUTO",
     "ENGINES",
     "FACTS",
     "EncodingTask",

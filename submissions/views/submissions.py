@@ -15,8 +15,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from evaluation.engines import ENGINES
-from evaluation.engines.base import AUTO
+from evaluation.engines import AUTO, ENGINES
 from leaderboard.boards.state import choice, whole_number
 from leaderboard.core.audit import acting
 from leaderboard.core.http.downloads import as_attachment, send_unless_unchanged

@@ -8,8 +8,7 @@ from django.http import QueryDict
 from django.utils.html import escape
 from django.utils.translation import gettext_lazy as _
 
-from evaluation.engines import EngineDescription, InvalidParameter, Parameter
-from evaluation.engines.base import AUTO
+from evaluation.engines import AUTO, EngineDescription, InvalidParameter, Parameter
 from leaderboard.core.text.dates import format_day
 from leaderboard.models import Benchmark, Dataset
 from leaderboard.templatetags.runboard import size
