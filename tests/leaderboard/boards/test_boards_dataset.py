@@ -217,7 +217,9 @@ def test_in_domain_systems_are_marked(client: Client) -> None:
     report(dataset, make_source("paper"), "trained on it", ndcg=0.5, training=Entry.Training.IN_DOMAIN)
     page = client.get(f"/datasets/{dataset.slug}/").content.decode()
     assert "trained on it</a><sup>‡</sup>" in page
-    assert "‡ in-domain" in page.partition('class="board-foot"')[2].partition("<details")[0], "the table's own legend"
+    assert "<dt>‡</dt><dd>in-domain" in page.partition('class="board-foot"')[2].partition("<details")[0], (
+        "the table's own legend"
+    )
 
 
 def test_values_that_look_equal_are_marked_equally(client: Client) -> None:

@@ -290,7 +290,7 @@ def test_best_median_and_worst_give_away_no_other_teams_values(revealed: tuple[R
 
 def test_marks_stand_on_the_board_with_their_footnotes(revealed: tuple[Round, list[User]]) -> None:
     board = Client().get("/datasets/secret/").content.decode()
-    assert "§ pooled: the run contributed to the judged pool" in board
+    assert "<dt>§</dt><dd>pooled: the run contributed to the judged pool" in board
     assert "Late: submitted after the round had closed." in board
     assert Entry.objects.get(pooled=True).evaluation.run.tag == "tag1"  # type: ignore[union-attr]
     rows = Client().get("/api/v1/datasets/secret/board/").json()["rows"]
