@@ -123,7 +123,8 @@ _LIMITS = {
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Return the API's error for API URLs, else the site's error page with addresses of similar pages."""
     if not request.path.startswith("/api/"):
-        return render(request, "404.html", {"near": similar_pages(request.path)}, status=404)
+        may_know_pages = settings.ACCESS == "public" or request.user.is_authenticated
+        return render(request, "404.html", {"near": similar_pages(request.path) if may_know_pages else ()}, status=404)
     detail = "This URL does not exist. See /api/v1/docs/ for the URLs of the API."
     return JsonResponse({"code": "not_found", "detail": detail, "problems": []}, status=404)
 

@@ -36,6 +36,15 @@ def test_a_stranger_is_led_to_sign_in_and_back(client: Client) -> None:
     assert answer.headers["Location"].endswith("?next=/datasets/ours/%3Fsort%3DAP")
 
 
+def test_strangers_get_no_names_of_boards_for_a_mistyped_address(client: Client) -> None:
+    make_dataset(slug="quokka-questions")
+    answer = client.get("/dataset/quokka-questions/")
+    assert answer.status_code == 404
+    assert "/datasets/quokka-questions/" not in answer.content.decode()
+    client.force_login(make_user())
+    assert "/datasets/quokka-questions/</a>" in client.get("/dataset/quokka-questions/").content.decode()
+
+
 def test_programs_are_told_in_their_own_way(client: Client) -> None:
     answer = client.get("/api/v1/datasets/")
     assert answer.status_code == 401
