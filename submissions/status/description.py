@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Prefetch, QuerySet, prefetch_related_objects
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop
+from django.utils.translation import gettext_noop, ngettext
 
 from evaluation.execution.failures import MODEL_FAILURES
 from leaderboard.boards.system.standing import Standing, standings
@@ -302,14 +302,14 @@ class DatasetPart:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Stage of a submission. Its state is `done`, `current`, `failed`, or empty if it comes later."""
+    """A stage of a submission. Its state is `done`, `current`, `failed`, or empty if it comes later."""
 
     name: str
     state: str
     at: datetime | None = None
     duration_label: str = ""
     duration: timedelta | None = None
-    #: Outcome in a few words, such as "failed" or "2 of 3 datasets".
+    #: Outcome in a few words, such as "failed" or "2 of 3".
     note: str = ""
 
 
@@ -370,33 +370,46 @@ class SubmissionStatus:
 
     @property
     def stages(self) -> list[Stage]:
-        """Stages from the arrival to the publication. The first one that is not done is current, or it has failed."""
-        lost_jobs = [job for job in self.jobs if job.lost]
-        entries = [part.entry for part in self.parts if part.entry is not None and not is_held(part.entry)]
+        """Stages from the arrival to the publication.
+
+        The first stage that is not done is current. It has failed if all jobs have ended without a score.
+        """
+        lost_jobs, states = [job for job in self.jobs if job.lost], {job.state for job in self.jobs}
+        is_lost = len(lost_jobs) == len(self.jobs)
+        entries = [part.entry for part in self.parts if part.entry is not None]
+        published = [entry.published_at for entry in entries if not is_held(entry) and entry.published_at]
         starts = [job.job.started_at for job in self.jobs if job.job.started_at]
         ends = [job.job.finished_at for job in self.jobs if job.job.finished_at] if self.ended else []
-        is_checked = not {State.UPLOADING, State.VALIDATING, State.REJECTED} & {job.state for job in self.jobs}
+        is_checked = not {State.UPLOADING, State.VALIDATING} & states and states != {State.REJECTED}
         scored_count = sum(job.ended and not job.lost for job in self.jobs)
         tally = _("{done} of {all}").format(done=scored_count, all=len(self.jobs)) if len(self.jobs) > 1 else ""
         waited = max((job.waited for job in self.jobs), default=None)
         worked = (max(ends) if ends else timezone.now()) - min(starts) if starts else None
-        published = max((entry.published_at for entry in entries), default=None)
-        last_stage = _("Published") if self.submission.public else _("Stored privately")
-        stages = [
-            (_("Received"), True, self.submission.created_at, "", None, ""),
-            (_("Checked"), is_checked, None, "", None, _("no errors")),
-            (_("Started"), bool(starts), min(starts, default=None), _("waited"), waited, ""),
-            (_("Scored"), bool(ends) and not lost_jobs, max(ends, default=None), _("took"), worked, tally),
-            (last_stage, bool(entries), published, "", None, ""),
+        last_name = _("Published") if self.submission.public else _("Stored privately")
+        warning_count = sum(problem["severity"] == "warning" for job in self.jobs for problem in job.problems)
+        warnings = ngettext("{count} warning", "{count} warnings", warning_count).format(count=warning_count)
+        checked_note = "" if State.REJECTED in states else warnings if warning_count else _("no errors")
+        steps = [
+            (True, Stage(_("Received"), "done", self.submission.created_at)),
+            (is_checked, Stage(_("Checked"), "done", note=checked_note)),
+            (bool(starts), Stage(_("Started"), "done", min(starts, default=None), _("waited"), waited)),
+            (self.ended and not is_lost, Stage(_("Scored"), "done", max(ends, default=None), _("took"), worked, tally)),
+            (self.ended and bool(published), Stage(last_name, "done", max(published, default=None))),
         ]
-        first = next((number for number, stage in enumerate(stages) if not stage[1]), len(stages))
-        result = []
-        for number, (name, is_done, at, label, duration, note) in enumerate(stages):
-            is_first, is_reached = number == first, is_done or number == first
-            state = "done" if is_done else ("failed" if lost_jobs and self.ended else "current") if is_first else ""
-            note = lost_jobs[0].state.label if state == "failed" else note if is_reached else ""
-            result.append(Stage(name, state, at if is_reached else None, label, duration if is_reached else None, note))
-        return result
+        done_count = next((number for number, (is_done, _stage) in enumerate(steps) if not is_done), len(steps))
+        stages = [stage for _is_done, stage in steps[:done_count]]
+        stages += [Stage(stage.name, "") for _is_done, stage in steps[done_count:]]
+        if done_count < len(steps):
+            stage = steps[done_count][1]
+            if not self.ended:
+                label = _("running for") if stage.duration_label == _("took") else stage.duration_label
+                stages[done_count] = Stage(stage.name, "current", None, label, stage.duration, tally and stage.note)
+            elif is_lost:
+                state = "" if lost_jobs[0].state == State.CANCELLED else "failed"
+                stages[done_count] = Stage(stage.name, state, note=lost_jobs[0].state.label)
+            elif any(map(is_held, entries)):
+                stages[done_count] = Stage(stage.name, "", note=_("withheld: no significant change"))
+        return stages
 
     @property
     def tally(self) -> str:

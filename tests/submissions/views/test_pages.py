@@ -76,7 +76,9 @@ def test_the_stages_of_a_submission_have_times_and_durations(demo: Dataset, api:
     assert [state for state, _ in list_stages(signed_in, identifier)] == ["done"] * 5
     page = one_line(signed_in.get(f"/submissions/{identifier}/").content.decode())
     assert re.search(r"<b>Started</b>.*?waited \d+ s.*?<b>Scored</b>.*?took \d+ s.*?<b>Published</b> ?<time", page)
-    Job.objects.update(state=State.FAILED, entry=None, error_code="crashed")
+    Job.objects.update(state=State.VALIDATING, entry=None)
+    assert [state for state, _ in list_stages(signed_in, identifier)] == ["done", "current", "", "", ""]
+    Job.objects.update(state=State.FAILED, error_code="crashed")
     assert list_stages(signed_in, identifier)[3:] == [("failed", "Scored"), ("", "Published")]
     Job.objects.update(state=State.REJECTED)
     assert list_stages(signed_in, identifier)[1] == ("failed", "Checked")
