@@ -148,11 +148,11 @@ def benchmark_places(slug: str) -> list[tuple[Any, ...]]:
     ]
 
 
-def standings() -> dict[str, str]:
+def standing_lines() -> dict[str, str]:
     """Return a line about each board and each ranked system by URL, in about a dozen database queries.
 
-    A board has its number of systems and its best system. A system has its place on the board where the fewest of the
-    others precede it; of equal places, that among most systems.
+    A board has its number of systems and its best system. A system has its best place, as a share of the systems on the
+    board that precede it; of equal shares, that on the board with most systems.
     """
     lines: dict[str, str] = {}
     best: dict[str, tuple[float, int]] = {}
@@ -166,7 +166,7 @@ def standings() -> dict[str, str]:
             lines[card.url] = _("%(systems)s with %(score)s") % {**facts, "systems": text % facts}
         for row in ranked_rows:
             url, of, rank = f"/systems/{row.entry.slug}/", sizes[row.ranking], row.rank or 0
-            if (place := (rank / of, -of)) < best.get(url, (2, 0)):
+            if (place := ((rank - 1) / of, -of)) < best.get(url, (1, 0)):
                 value = row.value(board.sort) if card.kind == "benchmark" else row.entry.scores.get(board.measure)
                 facts = {"rank": ordinal(rank), "of": of, "board": card.about["name"]}
                 score = f"{board.measure} {format_value(value if isinstance(value, float) else None, 3)}"

@@ -46,7 +46,7 @@ Describe = Callable[..., Sequence[str]]
 class SearchResult(NamedTuple):
     """A search result. `about` is a short description, `of` the total number of results of its kind.
 
-    `standing` is the line of `leaders.standings`, which only the page shows.
+    `standing` is a line of `leaders.standing_lines`, shown only on the page.
     """
 
     kind: str

@@ -137,7 +137,7 @@ def _similar_systems(name: str, choices: Mapping[str, SystemChoice]) -> list[str
         for text in {slug, choice.name.casefold(), choice.label.casefold()}:
             spellings.setdefault(text, []).append(slug)
     containing_texts = [text for text in spellings if key in text]
-    texts = (*containing_texts, *similar(key, spellings, MAX_SUGGESTED))
+    texts = (*containing_texts, *similar(key, spellings, MAX_SUGGESTED, cutoff=0.5))
     return list(dict.fromkeys(slug for text in texts for slug in spellings[text]))
 
 

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 
 from evaluation.text.languages import known_language_code
 from leaderboard.boards.state import choice
-from leaderboard.comparison.leaders import BoardCard, board_cards, standings
+from leaderboard.comparison.leaders import BoardCard, board_cards, standing_lines
 from leaderboard.comparison.search import KINDS, ROLLING_BENCHMARKS, distinguish, read_query, search, similar_words
 from leaderboard.core.cache.pages import PageVariant, cache_page
 from leaderboard.core.http.query_parameters import reads
@@ -24,8 +24,6 @@ from leaderboard.views.board_views import is_part, site_revision
 
 #: Numbers of cards on the home page: two rows of benchmarks and one of datasets in the widest layout.
 HOME_BENCHMARKS, HOME_DATASETS = 8, 4
-#: Number of benchmarks that the list of boards shows as cards, above the table of all.
-FEATURED = 4
 
 
 @require_safe
@@ -64,8 +62,8 @@ SORTS: Mapping[str, tuple[str, Callable[[BoardCard], Any]]] = {
 }
 
 
-def _description(card: BoardCard) -> str:
-    """Return the text of the card's row that the filter reads, in lowercase."""
+def _searchable_text(card: BoardCard) -> str:
+    """Return the lowercase text in which the server searches the words of the filter."""
     facts = [card.about.get(name) or "" for name in ("name", "task", "domain", "language")]
     return " ".join([*facts, card.judgements, card.board.summary.name if card.board.summary else ""]).casefold()
 
@@ -93,22 +91,23 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
     filtered, visible_ids = any(selection for *_, selection in facets), {card.about["pk"] for card in visible_cards}
     benchmarks = [card for card in cards.benchmarks if not filtered or card.about["datasets"] & visible_ids]
     benchmarks, visible_cards = (
-        [card for card in group if all(word in _description(card) for word in words.casefold().split())]
+        [card for card in group if all(word in _searchable_text(card) for word in words.casefold().split())]
         for group in (benchmarks, visible_cards)
     )
     context = {
-        "section": "leaderboards", "featured": [] if filtered or sort or words else benchmarks[:FEATURED],
-        "benchmarks": sorted(benchmarks, key=SORTS[sort][1]) if sort else benchmarks, "words": words,
+        "section": "leaderboards",
+        "benchmarks": sorted(benchmarks, key=SORTS[sort][1]) if sort else benchmarks,
+        "words": words,
         "takes_runs": [card for card in visible_cards if card.about["takes_runs"]],
         "reported": [card for card in visible_cards if not card.about["takes_runs"]],
         "any": bool(cards.datasets),
         "rolling_benchmarks": ROLLING_BENCHMARKS.all(),
         "facets": facets,
-        "filtered": filtered or words,
+        "filtered": filtered or bool(words),
         "sorts": [(name, label) for name, (label, _) in SORTS.items()],
         "sort": sort,
         "collections": len(public_overlaps().datasets),
-    }  # fmt: skip
+    }
     return render(request, "leaderboard/leaderboards.html", context)
 
 
@@ -129,13 +128,13 @@ def search_page(request: HttpRequest) -> HttpResponse:
     """Show search results for `q` by kind, or more results of a single `kind`."""
     query = read_query(request.GET.get("q", ""))
     results = distinguish(search(query, _kind(request)))
-    lines = standings() if results and not is_part(request) else {}
+    lines = standing_lines() if results and not is_part(request) else {}
     results = [result._replace(standing=lines.get(result.url, "")) for result in results]
     context = {
         "section": "search",
         "query": query,
         "kinds": [(kind, list(matches)) for kind, matches in groupby(results, attrgetter("kind"))],
-        "near": similar_words(query) if query and not results else (),
+        "near": similar_words(query) if query and not results and not is_part(request) else (),
     }
     response = render(request, f"leaderboard/{'_found' if is_part(request) else 'search'}.html", context)
     patch_vary_headers(response, ["HX-Request", "HX-History-Restore-Request"])

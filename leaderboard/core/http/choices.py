@@ -7,10 +7,13 @@ from difflib import get_close_matches
 MAX_SUGGESTED = 3
 
 
-def similar(text: str, choices: Iterable[str], limit: int = MAX_SUGGESTED) -> list[str]:
-    """Return the choices that are spelled like a text, ignoring case, most similar first."""
+def similar(text: str, choices: Iterable[str], limit: int = MAX_SUGGESTED, cutoff: float = 0.6) -> list[str]:
+    """Return the choices that are spelled like a text, ignoring case, most similar first.
+
+    `cutoff` is the least similarity, as in `difflib.get_close_matches`.
+    """
     by_fold = {choice.casefold(): choice for choice in choices}
-    return [by_fold[fold] for fold in get_close_matches(text.casefold(), by_fold, limit)]
+    return [by_fold[fold] for fold in get_close_matches(text.casefold(), by_fold, limit, cutoff)]
 
 
 class UnknownChoice(Exception):
