@@ -1,16 +1,17 @@
-// Hides the rows of tables that lack the words in the filter field. Without JavaScript, the form sends the words.
+// Hide the rows of tables that do not contain the words in the filter field. On a page that the server has filtered by
+// words, and without JavaScript, the form sends the words.
 (() => {
   "use strict";
   const field = document.querySelector("[data-filter]");
-  if (!field) return;
+  if (!field || field.value) return;
   const rows = [...document.querySelectorAll("[data-filtered] tbody tr")];
   const texts = rows.map((row) => row.textContent.toLowerCase());
   const apply = () => {
     const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
     rows.forEach((row, number) => { row.hidden = !words.every((word) => texts[number].includes(word)); });
     for (const part of document.querySelectorAll("[data-filter-hides]")) part.hidden = words.length > 0;
+    document.querySelector("[data-filter-empty]").hidden = rows.some((row) => !row.hidden);
     for (const fold of document.querySelectorAll(".reported-only")) if (words.length) fold.open = true;
   };
   field.addEventListener("input", apply);
-  if (field.value) apply();
 })();

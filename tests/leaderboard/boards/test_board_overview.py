@@ -101,7 +101,7 @@ def test_an_overview_omits_costs_of_folded_rows_only(client: Client) -> None:
     assert "mean-latency" in heads(text(client, "/benchmarks/all/?columns=efficiency"))
     cost(Entry.objects.get(system__name="complete", dataset=first), 3.0)
     assert "mean-latency" in heads(text(client, "/benchmarks/all/"))
-    card = one_line(text(client, "/benchmarks/").partition('class="card board-card"')[2].partition("</li>")[0])
+    card = one_line(text(client, "/").partition('class="card board-card"')[2].partition("</li>")[0])
     assert "2 datasets · 2 systems, 1 on all datasets" in card
 
 
