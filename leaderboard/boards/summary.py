@@ -277,7 +277,7 @@ class _Leader:
         return sorted(end * relative / delta * (-1 if self.lower else 1) for end in interval)
 
     def _lead_certainty(self, ends: Sequence[str]) -> str:
-        """Return the interval of the lead in percent if its `ends` are known, or else whether it is significant."""
+        """Return the lead's interval in percent if its `ends` are known, or else the result of its test."""
         if ends:
             return _("95%% CI %(low)s to %(high)s%%") % {"low": ends[0], "high": ends[1]}
         if self.statement.better is None:
@@ -326,7 +326,7 @@ class _Leader:
         return exceeds_bound(self.key, self.score, partial(_number, self.baseline))
 
     def _unjudged_documents(self, is_safe: bool | None) -> str:
-        """Return the effect of unjudged documents on the lead, or else their share; empty if both are unknown.
+        """Return a statement on unjudged documents; empty if neither their effect nor their share is known.
 
         `is_safe` is the result of `_exceeds_bound`.
         """
@@ -377,7 +377,8 @@ class _Leader:
         if statement.interval is not None:
             difference += " [{}, {}]".format(*(signed(end, 3) for end in statement.interval))
         text = f"{lead}{SEPARATED if statement.holds_after_correction else ''} ({difference}), {verdict}"
-        state = "" if tied_baseline is not None else "up" if statement.better else "ns"
+        is_doubtful = tied_baseline is not None or statement.is_lost_by_correction
+        state = "" if is_doubtful else "up" if statement.better else "ns"
         detail, threshold = p_values_text(statement), board.statements.least_difference(board.measure)
         if threshold is not None:  # The judgments are hidden.
             detail = _("threshold %(least)s") % {"least": f"{threshold:+.3f}"}

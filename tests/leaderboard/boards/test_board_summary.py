@@ -312,7 +312,7 @@ def test_an_open_challenge_of_the_best_system_is_quoted_with_a_link(client: Clie
     dataset = untested(BM25=(0.4, None), First=(0.5, None))
     first = System.objects.get(name="First")
     person = make_user("Dana")
-    challenge = raise_challenge(first, person, "training", "The paper says that it was tuned on the test queries.")
+    challenge = raise_challenge(first, person, "training", "The *paper* says that it was tuned on the test queries.")
     page = client.get(f"/datasets/{dataset.slug}/").content.decode()
     text = one_line(page[page.index('id="verdict"') : page.index("</section>")])
     assert f'href="/systems/{first.slug}/#challenge-{challenge.pk}"' in text
