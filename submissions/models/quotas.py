@@ -162,9 +162,9 @@ class Flag(models.Model):
         return sorted([self.submission, *self.similar_runs[:1]], key=attrgetter("created_at"))
 
     def compared_scores(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield each measure with the published scores of the `compared_runs`, and with the difference of two runs."""
+        """Yield each measure with the newest scores of the `compared_runs`, and with the difference of two runs."""
         keys = [run.pk for run in self.compared_runs()]
-        entries = self.dataset.entries.filter(submission_reference__in=keys)
+        entries = self.dataset.entries.filter(submission_reference__in=keys).order_by("pk")
         scores = dict(entries.values_list("submission_reference", "scores"))
         for name in self.dataset.measures if scores else ():
             values = [scores.get(key, {}).get(name) for key in keys]
