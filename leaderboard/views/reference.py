@@ -42,11 +42,11 @@ def measures(request: HttpRequest) -> HttpResponse:
 
 #: Kinds of problems with a submission, and patterns of their codes. Other codes are of the last kind.
 REQUEST_KINDS: Mapping[str, str] = {
-    gettext_noop("Files and uploads"): "upload|file|tus_|piece|content_type|too_large",
+    gettext_noop("Files and uploads"): "upload|file|tus_|piece|content_type|too_large|member_",
     gettext_noop("Models and images"): "checkpoint|engine|hub_|image|container|gpu|prompt|sandbox|models|no_corpus",
     gettext_noop("Rounds"): "round|tag|priority|run_type",
-    gettext_noop("Seed sets and several runs"): "seed|label|twice|number_of_runs|several|member_|pairing",
-    gettext_noop("Datasets, systems, and accounts"): "",
+    gettext_noop("Seed sets and several runs"): "seed|label|twice|number_of_runs|several|pairing",
+    gettext_noop("Requests, datasets, systems, and accounts"): "",
 }
 #: The same for problems with a file, by severity.
 FILE_KINDS: Mapping[str, str] = {
@@ -55,11 +55,11 @@ FILE_KINDS: Mapping[str, str] = {
 }
 
 
-def _by_kind(names: Iterable[tuple[ProblemCode, str]], kinds: Mapping[str, str]) -> list[tuple[str, list[ProblemCode]]]:
-    """Return the codes by the first kind whose pattern occurs in their names."""
+def _by_kind(pairs: Iterable[tuple[ProblemCode, str]], kinds: Mapping[str, str]) -> list[tuple[str, list[ProblemCode]]]:
+    """Return the codes by the first kind whose pattern occurs in the text of their pair."""
     codes: dict[str, list[ProblemCode]] = {kind: [] for kind in kinds}
-    for code, name in names:
-        codes[next(kind for kind, pattern in kinds.items() if re.search(pattern, name))].append(code)
+    for code, text in pairs:
+        codes[next(kind for kind, pattern in kinds.items() if re.search(pattern, text))].append(code)
     return list(codes.items())
 
 

@@ -214,7 +214,7 @@ class JobSerializer(Answer):
     queue = text_field(source="job.queue")
     queue_position = integer_field("Number of jobs ahead of this one; null if it is not waiting.", allow_null=True)
     no_worker = text_field(
-        "Reason why no worker can run the job, such as `No worker for GPU jobs is online`, or empty."
+        "Reason why no worker can run the job, such as `No worker for GPU jobs is online`; otherwise empty."
     )
     awaiting_judgements = flag_field(
         "Whether scoring waits for the relevance judgments of a dataset that is collecting runs.", "awaits_judgements"

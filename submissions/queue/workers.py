@@ -265,7 +265,7 @@ def find_obstacle(job: Job) -> Obstacle | None:
     obstacle = common_obstacle(capabilities)
     if obstacle is not None:
         requirement = "enough disk space" if obstacle.lacks == "disk" else f"a working {obstacle.lacks}"
-        return Obstacle(f"No living worker has {requirement}: {obstacle.reason_sentence}", obstacle.remedy)
+        return Obstacle(f"No worker with {requirement} is online: {obstacle.reason_sentence}", obstacle.remedy)
     return Obstacle(
         "Workers currently run models without a sandbox, for staff on the machine itself. This job waits for a "
         "worker with a sandbox."

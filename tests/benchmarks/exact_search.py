@@ -35,7 +35,7 @@ from tests.figures import Figures, add_option  # noqa: E402
 
 CONTENDERS = ("ours", "faiss", "product", "ours, float16")
 DIMENSION, DEPTH, SHARD = 384, 100, 50_000
-#: Whose times ours stands beside, and how much of them it may take, by wall and by CPU.
+#: Maximum ratio of our wall and CPU time to that of each peer.
 PEERS = {"faiss": 1.05, "product": 2.0}
 MAX_MIB = 512
 #: Documents in one product: as many as are best for it here.

@@ -115,7 +115,7 @@ def test_a_model_waits_where_nothing_works_and_costs_no_attempt(broken: None) ->
     announce(**UNABLE.as_dict())
     obstacle = capability.find_obstacle(job)
     assert obstacle is not None
-    assert "No living worker has a working sandbox: it is not installed." in obstacle.text
+    assert "No worker with a working sandbox is online: it is not installed." in obstacle.text
     assert "To fix it: `apt install bubblewrap`." in obstacle.text
     announce("another")
     assert capability.find_obstacle(job) is None
@@ -225,7 +225,7 @@ def test_a_worker_whose_disk_is_nearly_full_takes_no_models_and_says_so(
         Heartbeat("w", ["cpu"], "")._write_row()
     obstacle = capability.find_obstacle(job)
     assert obstacle is not None
-    assert "No living worker has enough disk space: The disk of this worker is nearly full." in obstacle.text
+    assert "No worker with enough disk space is online: The disk of this worker is nearly full." in obstacle.text
     # What is sent meanwhile waits: nothing has to be installed.
     found = readiness(make_user("ada"), local=False)
     assert (found.ready, found.asleep, found.unprotected) == (True, True, False)
@@ -260,7 +260,7 @@ def test_a_worker_whose_gpu_cannot_be_used_says_so_and_takes_nothing(dead_gpu: s
     assert "1 job waits in gpu: its workers refuse work." in page
     obstacle = capability.find_obstacle(job)
     assert obstacle is not None
-    assert f"No living worker has a working GPU: {dead_gpu}." in obstacle.text
+    assert f"No worker with a working GPU is online: {dead_gpu}." in obstacle.text
     # What its sandbox can do without a GPU it can do.
     assert capability.own_capability(["cpu"]) == ISOLATED
 

@@ -90,7 +90,7 @@ def test_the_index_counts_workers_and_jobs_beside_pending_decisions(staff: Clien
     assert figures == [
         ("1", "Workers online"), ("0", "Jobs running"), ("1", "Jobs waiting"), ("1", "Failed or rejected in 24 hours"),
     ]  # fmt: skip
-    assert page.index("To review</h2>") < page.index("Nothing to review") < page.index("Operations</h2>")
+    assert page.index("To review</h2>") < page.index("Nothing to review") < page.index("Status of the site</h2>")
 
 
 def test_the_index_reports_jobs_that_no_worker_starts(staff: Client, monkeypatch: pytest.MonkeyPatch) -> None:

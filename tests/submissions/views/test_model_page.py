@@ -194,7 +194,7 @@ def test_a_job_that_no_worker_can_run_says_why_it_waits(signed_in: Client, api: 
     identifier = submit_model(api).body["id"]
     announce(**LACKING)
     page = one_line(signed_in.get(f"/submissions/{identifier}/").content.decode())
-    assert "The job is waiting.</b> No living worker has a working sandbox: bwrap is not installed." in page
+    assert "The job is waiting.</b> No worker with a working sandbox is online: bwrap is not installed." in page
     assert "To fix it: <code>apt install bubblewrap</code>." in page
     assert "Your job is next" not in page
     assert "bwrap is not installed" in api.get(f"submissions/{identifier}/").body["jobs"][0]["meaning"]
