@@ -215,6 +215,7 @@ def sort_rows(board: Board, rows: Sequence[Row]) -> list[Row]:
         column = board.column(key)
         if column is not None:
             sorted_rows = sort_by_column(sorted_rows, key, order or column.first_order)
+    # Most boards have one section, and need no second sort.
     has_one_section = not board.completeness_key and {row.ranked_in for row in rows} == {SCORED}
     return sorted_rows if has_one_section else sorted(sorted_rows, key=board.get_section)
 

@@ -285,7 +285,7 @@ class Summary:
     `relative` is the difference from the baseline, 0.1 for 10% more. `latency` is the mean latency of `cheapest`, the
     fastest comparable system, in milliseconds. If the best system beats the baseline, `above_bound` is true if it also
     exceeds the baseline's upper bound, and `baseline_tied` is true if the tests of all pairs do not separate the two.
-    `challenged` is the id of the best system if one of its claims is challenged.
+    `challenged_id` is the id of the best system if one of its claims is challenged.
     `headline` continues the sentence that begins with the system's name. `forest_plot` is the figure of
     `boards.forest`, drawn once because a page shows it twice. `missing_queries` is the number that the best lacks.
     """
@@ -304,7 +304,7 @@ class Summary:
     latency: float | None = None
     above_bound: bool | None = None
     baseline_tied: bool = False
-    challenged: int | None = None
+    challenged_id: int | None = None
     headline: str = ""
     forest_plot: SafeString = SafeString("")  # noqa: RUF009  # immutable
     origin: str = ""

@@ -155,7 +155,7 @@ def standing_lines() -> dict[str, str]:
     board that precede it; of equal shares, that on the board with most systems.
     """
     lines: dict[str, str] = {}
-    best: dict[str, tuple[float, int]] = {}
+    best_places: dict[str, tuple[float, int]] = {}
     cards = board_cards()
     for card in (*cards.benchmarks, *cards.datasets):
         board, ranked_rows = card.board, [row for row in card.board.rows if row.rank is not None]
@@ -165,12 +165,12 @@ def standing_lines() -> dict[str, str]:
             text = ngettext("%(total)d system: %(name)s", "%(total)d systems, best: %(name)s", board.total)
             lines[card.url] = _("%(systems)s with %(score)s") % {**facts, "systems": text % facts}
         for row in ranked_rows:
-            url, of, rank = f"/systems/{row.entry.slug}/", sizes[row.ranking], row.rank or 0
-            if (place := ((rank - 1) / of, -of)) < best.get(url, (1, 0)):
+            url, ranked_count, rank = f"/systems/{row.entry.slug}/", sizes[row.ranking], row.rank or 0
+            if (place := ((rank - 1) / ranked_count, -ranked_count)) < best_places.get(url, (1, 0)):
                 value = row.value(board.sort) if card.kind == "benchmark" else row.entry.scores.get(board.measure)
-                facts = {"rank": ordinal(rank), "of": of, "board": card.about["name"]}
+                facts = {"rank": ordinal(rank), "of": ranked_count, "board": card.about["name"]}
                 score = f"{board.measure} {format_value(value if isinstance(value, float) else None, 3)}"
-                best[url], lines[url] = place, _("%(rank)s of %(of)d on %(board)s") % facts + f", {score}"
+                best_places[url], lines[url] = place, _("%(rank)s of %(of)d on %(board)s") % facts + f", {score}"
     return lines
 
 

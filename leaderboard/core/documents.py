@@ -131,15 +131,15 @@ def document(name: str) -> Document:
     html = html.replace("<th></th>", "<td></td>").replace("</table>", "</table></div>")
     # The Content-Security-Policy forbids inline styles.
     html = re.sub(r' style="text-align:(\w+)"', lambda match: ' class="n"' * (match[1] == "right"), html)
-    html = re.sub(r'<img src="images/([^".#]+)[^>]*>', _place_image, html)
+    html = re.sub(r'<img src="images/([^".#]+)[^>]*>', _render_image, html)
     for number in range(html.count("<table>")):
         html = html.replace("<table>", _TABLE.format(number + 1), 1)
     html = html.replace("<pre>", '<pre class="code-block" tabindex="0">')
     return Document(title, mark_safe(html), headings)  # noqa: S308
 
 
-def _place_image(match: re.Match[str]) -> str:
-    """Return an image with the URL of its file, and on phones the image with the suffix `-phone` if there is one."""
+def _render_image(match: re.Match[str]) -> str:
+    """Return an image with its static URL, in a `picture` element if there is an image with the suffix `-phone`."""
     image = match[0].replace(f"images/{match[1]}.png", static(f"{match[1]}.png"))
     if not (_FOLDER / "images" / f"{match[1]}-phone.png").is_file():
         return image

@@ -108,7 +108,8 @@ def with_contents(page: str) -> str:
 @register.inclusion_tag("leaderboard/_docs_nav.html", takes_context=True)
 def docs_nav(context: template.Context) -> dict[str, Any]:
     """Render links to the previous and next page, and the documentation's sidebar with the current page marked."""
-    here, links = context["request"].path, [link for _head, links in sidebar() for link in links]
-    around = zip([None, *links], links, [*links[1:], None], strict=False)
-    neighbors = next(((before, after) for before, link, after in around if link.url == here), None)
-    return {"sidebar": sidebar(), "here": here, "neighbors": neighbors}
+    here, groups = context["request"].path, sidebar()
+    links = [link for _head, links in groups for link in links]
+    triples = zip([None, *links], links, [*links[1:], None], strict=False)
+    neighbors = next(((before, after) for before, link, after in triples if link.url == here), None)
+    return {"sidebar": groups, "here": here, "neighbors": neighbors}

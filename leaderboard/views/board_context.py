@@ -61,13 +61,14 @@ class FilterChip(NamedTuple):
 
 def board_context(board: Board, state: BoardState, path: str, permalink: str = "") -> dict[str, Any]:
     """Return the context of `leaderboard/_board.html` for the page at `path`; `permalink` is the permanent URL."""
+    challenged_id = board.summary.challenged_id if board.summary else None
     return {
         "board": board,
         "state": state,
         "board_path": path,
         "exports": export_links(path, state),
         "permalink": permalink and permalink + state.query_string(),
-        "challenge": open_challenge(board.summary.challenged) if board.summary and board.summary.challenged else None,
+        "challenge": open_challenge(challenged_id) if challenged_id else None,
         **_BoardPage(board, state, path).context(),
     }
 
