@@ -209,7 +209,7 @@ def test_the_first_page_says_what_waits_for_a_decision(admin_client: Client) -> 
     assert "<strong>1</strong> challenge is open" in page
     assert re.search(r'its training data of Doubted,\s*<time datetime="[^"]+">(now|[^<]+ ago)</time>', page)
     groups = re.findall(r'<h2 id="[a-z-]+">([^<]+)</h2>', page)[1:]
-    assert groups == ["Operations", "Datasets", "Submissions", "Accounts", "Operation"]
+    assert groups == ["Status of the site", "Datasets", "Submissions", "Accounts", "Operation"]
     assert re.search(r'href="/admin/leaderboard/challenge/">Challenges</a>\s*<a class="count" href="[^"]+">1<', page)
     listed = admin_client.get("/admin/leaderboard/challenge/?state__exact=open").content.decode()
     assert "Doubted" in listed

@@ -271,8 +271,7 @@ def test_the_best_of_one_source_is_never_called_the_best_of_a_board_with_several
     assert "among results of AQ-MedAI 2025" in summary.headline
     assert client.get("/").content.decode().count(f"{whole}:") == 1
     for address in ("/benchmarks/", "/benchmarks/bright/"):
-        page = " ".join(client.get(address).content.decode().split())
-        assert re.search(f"{whole}(<i>)?:", page)
+        assert whole in client.get(address).content.decode()
     row = next(row for row in board("bright").rows if row.entry.system == "INF-X-Retriever")
     page = re.sub(r"<[^>]+>|\s+", " ", client.get(f"/systems/{row.entry.slug}/").content.decode())
     page = " ".join(page.split())
@@ -327,7 +326,7 @@ def test_home_and_the_list_lead_with_current_boards(client: Client) -> None:
     current = ["MTEB(eng, v2) retrieval", "BRIGHT", "BEIR by MTEB", "BRIGHT-Pro", "NanoBEIR", "MIRACL"]
     for address in ("/", "/benchmarks/"):
         page = client.get(address).content.decode()
-        names = re.findall(r"<h3><a [^>]*>(.*?)</a></h3>", page)
+        names = re.findall(r'<(?:h3|th scope="row")><a [^>]*>(.*?)</a>', page)
         assert names[:6] == current
         assert page.index(">MIRACL<") < page.index("Quokkas</a></")
     assert names.index("BrowseComp-Plus retrieval") < names.index("LoTTE (search queries)") < names.index("BEIR")

@@ -185,8 +185,11 @@ def test_a_file_with_problems_is_listed_whole_and_nothing_is_stored(
     with acting(curator), pytest.raises(InvalidContent) as caught:
         import_judgements(demo, path, ASSESSORS, strict=True)
     assert [each.code for each in caught.value.report.problems] == [
-        "duplicate", "grade", "unknown_document", "unknown_query",
-    ]  # fmt: skip
+        "duplicate",
+        "unknown_query",
+        "unknown_document",
+        "grade",
+    ]
     assert not JudgementImport.objects.exists()
     assert not WorkRequest.objects.filter(kind=WorkRequest.Kind.MERGE).exists()
 
