@@ -269,6 +269,10 @@ class _Leader:
             )
         return ties % {"lead": lead, "count": apnumber(count)}
 
+    @property
+    def _untested_lead(self) -> str:
+        return _("significance not known yet") if self.board.pending_columns else _("not tested")
+
     def _lead_ends(self, relative: float) -> Sequence[float]:
         """Return the ends of the interval of the relative lead, the lower one first; empty if it is unknown."""
         interval, delta = self.statement.interval, _number(self.best, DELTA)
@@ -281,7 +285,7 @@ class _Leader:
         if ends:
             return _("95%% CI %(low)s to %(high)s%%") % {"low": ends[0], "high": ends[1]}
         if self.statement.better is None:
-            return _("reported, not tested") if self.best.ranked_in == REPORTED else _("not tested")
+            return _("reported, not tested") if self.best.ranked_in == REPORTED else self._untested_lead
         return significance_word(self.statement)
 
     def _forest_rows(self, relative: str) -> Iterator[ForestRow]:
@@ -370,7 +374,7 @@ class _Leader:
         difference = signed(delta, 3)
         lead = difference if relative is None else signed_percent(relative)
         if statement.better is None:
-            return Part(label, _("%(lead)s, not tested") % {"lead": lead}, note=note)
+            return Part(label, f"{lead}, {self._untested_lead}", note=note)
         verdict = significance_word(statement)
         if tied_baseline is not None:
             verdict = _("better than %(baseline)s when tested alone") % {"baseline": board.baseline}

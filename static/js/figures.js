@@ -250,7 +250,7 @@
       target.wanted = true;
       load(target);
     }
-  }, { rootMargin: "1200px" });
+  }, { rootMargin: "150px" });
 
   const sized = new ResizeObserver((entries) => {
     for (const { target, contentRect } of entries) {

@@ -210,13 +210,13 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     ),
     "cheapest is another": (
         lambda: untested(BM25=(0.4, 1.0), best=(0.6, 40.0), quick=(0.57, 8.0), slow=(0.58, 90.0)),
-        f"Best: best, nDCG@10 0.600. vs BM25: +50.0%, not tested. {UNKNOWN} "
+        f"Best: best, nDCG@10 0.600. vs BM25: +50.0%, significance not known yet. {UNKNOWN} "
         f"{ORIGIN} Cost: 40 ms per query, 12.3 MB index; faster and within 5% of its score: quick, 8.0 ms.",
         {"cheapest": "quick", "latency_ms": 8.0},
     ),
     "the best was uploaded, others were measured": (
         lambda: untested(BM25=(0.4, 1.0), best=(0.6, None), quick=(0.57, 8.0)),
-        f"Best: best, nDCG@10 0.600. vs BM25: +50.0%, not tested. {UNKNOWN} "
+        f"Best: best, nDCG@10 0.600. vs BM25: +50.0%, significance not known yet. {UNKNOWN} "
         f"{ORIGIN} Cost: not timed (uploaded run); within 5% of its score: quick, 8.0 ms.",
         {"cheapest": "quick", "latency_ms": 8.0},
     ),
@@ -234,7 +234,7 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     ),
     "cheapest is the best": (
         lambda: untested(BM25=(0.4, 1.0), best=(0.6, 40.0)),
-        f"Best: best, nDCG@10 0.600. vs BM25: +50.0%, not tested. {UNKNOWN} "
+        f"Best: best, nDCG@10 0.600. vs BM25: +50.0%, significance not known yet. {UNKNOWN} "
         f"{ORIGIN} Cost: 40 ms per query, 12.3 MB index, the fastest of comparable systems.",
         {"cheapest": "best", "latency_ms": 40.0},
     ),
@@ -516,7 +516,8 @@ def test_where_lower_is_better_the_best_is_the_lowest(client: Client) -> None:
     page = client.get(f"/datasets/{dataset.slug}/?measure=Hole@10").content.decode()
     team = System.objects.get(name="few").team
     assert verdict(page).startswith(
-        f"Best: few ({team}), Hole@10 0.100 (uploaded, results for all queries). vs BM25: −50.0%, not tested. "
+        f"Best: few ({team}), Hole@10 0.100 (uploaded, results for all queries). vs BM25: −50.0%, "
+        "significance not known yet. "
     )
 
 
