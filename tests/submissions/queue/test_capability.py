@@ -257,7 +257,7 @@ def test_a_worker_whose_gpu_cannot_be_used_says_so_and_takes_nothing(dead_gpu: s
     page = client.get("/admin/submissions/worker/").content.decode()
     assert f"Its GPU cannot be used: {dead_gpu}." in page
     assert "refuses work" in page
-    assert "1 job waits in gpu: its workers refuse work." in page
+    assert "1 GPU job waits: its workers refuse work." in page
     obstacle = capability.find_obstacle(job)
     assert obstacle is not None
     assert f"No worker with a working GPU is online: {dead_gpu}." in obstacle.text
