@@ -36,7 +36,7 @@ from leaderboard.boards.state import FACETS, PRESETS, ROWS_PER_PAGE, BoardState,
 from leaderboard.core.http.choices import UnknownChoice, UnknownParameter
 from leaderboard.core.measures import canonical_name
 from leaderboard.models import Entry
-from leaderboard.results.board_rows.entry_rows import PRIVATE, REPORTED, SCORED, UNRANKED, rank_values
+from leaderboard.results.board_rows.entry_rows import PRIVATE, REPORTED, UNRANKED, rank_values
 
 #: Training exposures of a zero-shot view. Adaptation to the corpus uses no labels; undeclared systems may
 #: have been trained on anything.
@@ -215,9 +215,7 @@ def sort_rows(board: Board, rows: Sequence[Row]) -> list[Row]:
         column = board.column(key)
         if column is not None:
             sorted_rows = sort_by_column(sorted_rows, key, order or column.first_order)
-    # Most boards have one section, and need no second sort.
-    has_one_section = not board.completeness_key and {row.ranked_in for row in rows} == {SCORED}
-    return sorted_rows if has_one_section else sorted(sorted_rows, key=board.get_section)
+    return sorted(sorted_rows, key=board.get_section)
 
 
 def sort_by_column(rows: Sequence[Row], key: str, order: Literal["asc", "desc"]) -> list[Row]:
@@ -417,9 +415,8 @@ def _is_sparse(rows: Sequence[Row], column: Column) -> bool:
     is_measure = column.group_slug == _MEASURE_GROUP
     if not rows or not (is_measure or column.kind == "figure"):
         return False
-    rows_without_value = [row for row in rows if row.values.get(column.key) is None]
-    empty = [row for row in rows_without_value if column.key not in row.cells or not row.cells[column.key].text]
-    return len(rows) - len(empty) <= (0.2 * len(rows) if is_measure else 0)
+    filled = sum(row.values.get(column.key) is not None or bool(row[column.key].text) for row in rows)
+    return filled <= (0.2 * len(rows) if is_measure else 0)
 
 
 def _fill_overview(board: Board, columns: Sequence[Column], selected_columns: Sequence[Column]) -> list[Column]:

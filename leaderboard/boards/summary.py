@@ -341,11 +341,9 @@ class _Leader:
         if self.best.ranked_in == REPORTED:
             return _("unknown for reported results")
         judged = _number(self.best, "Judged@10")
-        return (
-            ""
-            if judged is None
-            else _("%(share)d%% of the best system’s top 10") % {"share": round(100 - 100 * judged)}
-        )
+        if judged is None:
+            return ""
+        return _("%(share)d%% of the best system’s top 10") % {"share": round(100 - 100 * judged)}
 
     def _lead_part(self, relative: float | None, tied_baseline: Row | None) -> Part:
         """Return the lead over the baseline, and whether it is significant if such results are tested.

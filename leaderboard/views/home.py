@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
+from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -130,11 +131,12 @@ def search_page(request: HttpRequest) -> HttpResponse:
     results = distinguish(search(query, _kind(request)))
     lines = standing_lines() if results and not is_part(request) else {}
     results = [result._replace(standing=lines.get(result.url, "")) for result in results]
+    words = similar_words(query) if query and not results and not is_part(request) else ()
     context = {
         "section": "search",
         "query": query,
         "kinds": [(kind, list(matches)) for kind, matches in groupby(results, attrgetter("kind"))],
-        "near": similar_words(query) if query and not results and not is_part(request) else (),
+        "near": [(word, f"/search/?{urlencode({'q': word})}") for word in words],
     }
     response = render(request, f"leaderboard/{'_found' if is_part(request) else 'search'}.html", context)
     patch_vary_headers(response, ["HX-Request", "HX-History-Restore-Request"])

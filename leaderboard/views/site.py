@@ -124,7 +124,8 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Return the API's error for API URLs, else the site's error page with addresses of similar pages."""
     if not request.path.startswith("/api/"):
         may_know_pages = settings.ACCESS == "public" or request.user.is_authenticated
-        return render(request, "404.html", {"near": similar_pages(request.path) if may_know_pages else ()}, status=404)
+        addresses = similar_pages(request.path) if may_know_pages else ()
+        return render(request, "404.html", {"near": [(address, address) for address in addresses]}, status=404)
     detail = "This URL does not exist. See /api/v1/docs/ for the URLs of the API."
     return JsonResponse({"code": "not_found", "detail": detail, "problems": []}, status=404)
 
