@@ -93,7 +93,7 @@ class QueueTimes:
     heartbeat: float = 10.0  # Interval of a worker's heartbeats.
     worker_silence: float = 30.0  # Silence after which a worker is considered dead.
     retries: tuple[float, ...] = (0.0, 60.0)  # Delay before the next attempt, by the number of attempts.
-    dispatch: float = 5.0  # Interval of the dispatcher.
+    dispatch: float = 10.0  # Interval of the dispatcher.
     idle_poll: float = 10.0  # Interval at which idle workers poll the database for lost wakeups.
 
 

@@ -172,8 +172,8 @@ class Lease:
                 time_out(job)  # the dispatcher also checks this, but it may be down
             now, stage = time.monotonic(), self.stage
             # Users do not watch or cancel single shards, and hundreds of workers extend leases: write the row of a
-            # shard only a few times per lease.
-            is_recent = stage == self.extended_stage and now - self.extended_at < settings.QUEUE_TIMES.lease / 3
+            # shard only twice per lease.
+            is_recent = stage == self.extended_stage and now - self.extended_at < settings.QUEUE_TIMES.lease / 2.5
             if job.kind == Job.Kind.SHARD and is_recent:
                 return
             report = (self.progress, stage, self.note)

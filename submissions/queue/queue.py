@@ -183,7 +183,7 @@ def claim(queues: Sequence[str], worker: str, job_filter: Q | None = None) -> Jo
             )
             if connection.features.has_select_for_update_skip_locked:
                 candidates = candidates.select_for_update(skip_locked=True, of=("self",))
-            candidate = candidates.values("pk", "fence").first()
+            candidate = candidates.values("pk", "fence", "kind").first()
             if candidate is None:
                 return None
             # The row is locked, on SQLite with the database, so comparing the fence suffices.
@@ -197,9 +197,12 @@ def claim(queues: Sequence[str], worker: str, job_filter: Q | None = None) -> Jo
                 progress=0.0,
                 progress_note="",
             ):
+                jobs = Job.objects.filter(pk=candidate["pk"])
+                if candidate["kind"] == Job.Kind.SHARD:
+                    return jobs.get()
                 related = ("dataset__current_version", "submission__submitter", "submission__system__team")
                 deferred = () if settings.PRIVATE_STORAGE else _NOT_READ
-                return Job.objects.select_related(*related).defer(*deferred).get(pk=candidate["pk"])
+                return jobs.select_related(*related).defer(*deferred).get()
 
 
 def next_turn(queue: str, team_id: int | None) -> int:

@@ -41,8 +41,8 @@ _ENDED_BADLY = frozenset({State.FAILED, State.REJECTED, State.TIMED_OUT})
 #: Number of shards in one turn of a team. Switching to another model costs the time of loading it.
 SHARDS_A_TURN = 8
 #: Maximum number of queued shards per corpus, since each claim scans all waiting jobs. The dispatcher adds shards when
-#: half of them are claimed, which suffices for 50 shards per second.
-_MAX_WAITING = 512
+#: half of them are claimed, which suffices for 12 shards per second.
+_MAX_WAITING = 256
 #: Maximum number of workers woken at the same time for the shards of a corpus.
 _MAX_WAKEUPS = 32
 
