@@ -59,7 +59,6 @@ class OrderedIdsWriter:
                 last_id = batch[-1]
                 for identifier in batch:
                     writer.write_encoded(identifier)
-        del rows
         for path in self._folder.glob(f"{_UNSORTED}*"):
             path.unlink()
         if count:  # documents in runs would be ambiguous
