@@ -79,6 +79,16 @@ class CurationAdmin(SimpleHistoryAdmin):
             links.append((gettext("Add %s") % self.opts.verbose_name, url))
         return links
 
+    @property
+    def search_help_text(self) -> str:  # type: ignore[override]
+        """Return the names of the searched columns, for the placeholder of the search."""
+        names = dict.fromkeys(field.split(LOOKUP_SEP)[0] for field in self.search_fields)
+        return ", ".join(self.labels.get(name, name).replace("_", " ") for name in names).capitalize()
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        """Return the columns, with states as badges."""
+        return [_BADGES.get(str(name), name) for name in super().get_list_display(request)]
+
     def operations(self) -> tuple[Iterable[str], Iterable[tuple[str, int]]]:
         """Return a sentence about each problem of the site, and figures with labels; the index links to this list."""
         return (), ()
@@ -213,6 +223,10 @@ class CurationAdmin(SimpleHistoryAdmin):
         """Return the names of the list actions that the object's page offers in its current state."""
         return ()
 
+    def change_context(self, obj: Any) -> dict[str, Any]:
+        """Return additional context of the object's page."""
+        return {}
+
     def change_view(self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None) -> Any:
         """Show or save the object's page.
 
@@ -223,7 +237,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         if obj is not None and request.method == "GET":
             actions = self.get_actions(request)
             acts = [(name, actions[name][0]) for name in self.acts(obj) if name in actions]
-            context |= {"tools": self.tools(request, obj), "acts": acts}
+            context |= {"tools": self.tools(request, obj), "acts": acts, **self.change_context(obj)}
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
 
     # --- author and reason
@@ -282,13 +296,12 @@ class CurationAdmin(SimpleHistoryAdmin):
                 before, after = self._audit_values(row, [name for name in row.initial if name in row.fields])
             else:
                 before, after = self._changes(row)
+            dataset = _get_dataset(form.instance) or _get_dataset(row.instance)
             record(
                 "deleted" if is_deleted else "added" if is_new else "edited",
-                f"{row.instance._meta.verbose_name} {row.instance}",
-                dataset=_get_dataset(form.instance) or _get_dataset(row.instance),
-                before={} if is_new else before,
-                after={} if is_deleted else after,
-            )
+                f"{row.instance._meta.verbose_name} {row.instance}", dataset=dataset,
+                before={} if is_new else before, after={} if is_deleted else after,
+            )  # fmt: skip
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         """Delete the object and record the deletion."""
@@ -411,7 +424,7 @@ def _json_table(field: models.JSONField) -> Callable[[Any], str]:
     def display(obj: Any) -> str:
         value = getattr(obj, field.name)
         if not value or not isinstance(value, dict):
-            return display_for_field(value, field, "-")
+            return display_for_field(value, field, "—")
         # Measures such as R_cap@100 keep their underscore.
         rows = (
             (name.replace("_", " ") if name.islower() else name, plain_text(each))
@@ -423,6 +436,22 @@ def _json_table(field: models.JSONField) -> Callable[[Any], str]:
 
     display.__name__ = field.name
     return display
+
+
+def _badge(field_name: str) -> Callable[[Any], str]:
+    """Return a column that shows a field's choice as a badge."""
+
+    @admin.display(description=field_name, ordering=field_name)
+    def display(obj: Any) -> str:
+        words = getattr(obj, f"get_{field_name}_display")()
+        return format_html('<span class="badge is-{}">{}</span>', getattr(obj, field_name), words)
+
+    display.__name__ = field_name
+    return display
+
+
+#: Columns of choices that lists show as badges.
+_BADGES = {name: _badge(name) for name in ("state", "visibility", "provenance", "mail_state")}
 
 
 def _filter_name(item: Any) -> Any:

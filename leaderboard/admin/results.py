@@ -19,7 +19,7 @@ from leaderboard.admin.base import ReadOnlyAdmin, folded
 from leaderboard.admin.forms import WhyField, optional_text, tick_box
 from leaderboard.admin.pages import Operation, ReasonForm, ReviewAdmin
 from leaderboard.admin.reported import REPORTS, report_view
-from leaderboard.boards.system.standing import differing_entries
+from leaderboard.boards.system.standing import differing_entries, standings
 from leaderboard.core.text.numbers import DECIMALS, difference, format_value, signed
 from leaderboard.importing.reported.loader import withdraw_figure
 from leaderboard.models import Challenge, Entry
@@ -306,6 +306,14 @@ class ChallengeAdmin(ReviewAdmin):
     def system_page(self, challenge: Challenge) -> str:
         return format_html('<a href="{}">{}</a>', challenge.system.get_absolute_url(), challenge.system)
 
+    def change_context(self, obj: Challenge) -> dict[str, Any]:
+        """Return the standings of the challenged results, and the times of corrections since the challenge."""
+        entries = Entry.objects.public().filter(system=obj.system).select_related("dataset")
+        challenged = [entry for entry in entries if obj.dataset_id in (None, entry.dataset_id)]
+        history: Any = obj.system.history
+        corrections = history.filter(history_date__gt=obj.raised_at).values_list("history_date", flat=True)
+        return {"standings": standings(challenged).values(), "corrections": corrections}
+
     def acts(self, obj: Challenge) -> Iterable[str]:
         settling = ("uphold", "reject") if obj.state == Challenge.State.OPEN else ()
         return (*settling, "take_words_out")
@@ -316,12 +324,14 @@ class ChallengeAdmin(ReviewAdmin):
     uphold = Operation(
         "Uphold, and optionally correct the system", SETTLES, partial(_settle, upheld=True),
         title="Uphold", form=UpholdForm, button="Uphold", refusals=(ChallengeRefused,),
-        explanation="The challenge is upheld. The decision is public, signed “a curator”.",
+        explanation="The system’s page shows the challenge as upheld, with your decision. Ranks and scores stay until "
+        "you quarantine a result.",
     )  # fmt: skip
     reject = Operation(
         "Reject", SETTLES, partial(_settle, upheld=False),
         title="Reject", form=DecisionForm, button="Reject", refusals=(ChallengeRefused,),
-        explanation="The challenge is rejected, so the system's claim remains. The decision is public.",
+        explanation="The system’s page shows the challenge as not upheld, with your decision. The claim remains, and "
+        "boards no longer mark its rows.",
     )  # fmt: skip
     take_words_out = Operation(
         "Redact the text", SETTLES,

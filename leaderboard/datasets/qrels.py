@@ -80,6 +80,10 @@ _excluded = _cached_reader(read_excluded, Area.FILES, local_path)
 _document_ids = _cached_reader(DocumentIds.open, Area.INDEXES, local_path)
 #: Returns the query ids in a stored file.
 topic_ids = _cached_reader(lambda path: frozenset(query.id for query in read_queries(path)), Area.FILES, local_path)
+#: Returns the texts of the queries in a stored file, by id.
+topic_texts = _cached_reader(
+    lambda path: {query.id: query.text for query in read_queries(path)}, Area.FILES, local_path
+)
 _parsed_excluded = _cached_reader(
     lambda path: parse_excluded(b"".join(open_blocks(path))), Area.FILES, local_path, _VERIFICATION_CACHE_SIZE
 )

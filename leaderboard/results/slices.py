@@ -17,7 +17,6 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 from numpy.typing import NDArray
 
-from evaluation.collections.beir import read_queries
 from evaluation.collections.profiles import read_document_lengths
 from evaluation.core.problems import InvalidContent, format_count
 from evaluation.judgements import slices as classes
@@ -28,7 +27,7 @@ from leaderboard.core.cache.memory import LONG_LIFETIME
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.storage.store import Area, local_path, put
 from leaderboard.datasets.problems import name_some, problem
-from leaderboard.datasets.qrels import JudgementsNotOpen, open_judgements, topic_ids
+from leaderboard.datasets.qrels import JudgementsNotOpen, open_judgements, topic_ids, topic_texts
 from leaderboard.models import Dataset, Qrels, Visibility
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board
 from leaderboard.results.board_rows.rows import board_cache
@@ -168,7 +167,7 @@ def _build_slices(
     all queries have the same value.
     """
     ids = judgements.query_ids
-    texts = {query.id: query.text for query in read_queries(local_path(Area.FILES, topics))} if topics else {}
+    texts = topic_texts(topics) if topics else {}
     properties = {
         "length": [classes.length_class(texts[query]) if query in texts else "" for query in ids],
         "type": [classes.type_class(texts[query], dataset.language) if query in texts else "" for query in ids],

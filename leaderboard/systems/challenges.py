@@ -63,20 +63,14 @@ def public_challenges(system_id: int) -> list[PublicChallenge]:
     rows = Challenge.objects.filter(system=system_id).select_related("dataset", "raised_by")
     return [
         PublicChallenge(
-            key=row.pk,
-            claim=row.claim,
-            claim_label=row.get_claim_display(),
+            key=row.pk, claim=row.claim, claim_label=row.get_claim_display(), text=row.text, decision=row.decision,
             dataset=row.dataset.name if row.dataset and row.dataset.state != Dataset.State.PREPARING else None,
-            text=row.text,
-            state=row.state,
-            state_label=row.get_state_display(),
-            by=row.raised_by.name or "a user without a name",
+            state=row.state, state_label=row.get_state_display(), by=row.raised_by.name or "a user without a name",
             raised=row.raised_at.date().isoformat(),
-            decision=row.decision,
             settled=row.settled_at.date().isoformat() if row.settled_at else "",
         )
         for row in rows
-    ]
+    ]  # fmt: skip
 
 
 def open_challenge(system_id: int) -> PublicChallenge | None:
@@ -158,17 +152,10 @@ def settle_challenge(
     row.corrected = correction is not None
     row.decision, row.settled_by, row.settled_at = decision, audit.actor().person, timezone.now()
     row.save(update_fields=["state", "corrected", "decision", "settled_by", "settled_at"])
-    audit.record(
-        "challenge settled",
-        row.system,
-        dataset=row.dataset,
-        before={"challenge": row.pk, "state": State.OPEN.value, **previous_claims},
-        after={"challenge": row.pk, "state": row.state, **_claims(row.system)},
-    )
-    if correction is not None:
-        system_changed(row.system)
-    else:
-        challenge_changed(row.system)
+    before = {"challenge": row.pk, "state": State.OPEN.value, **previous_claims}
+    after = {"challenge": row.pk, "state": row.state, **_claims(row.system)}
+    audit.record("challenge settled", row.system, dataset=row.dataset, before=before, after=after)
+    (challenge_changed if correction is None else system_changed)(row.system)
     request_notice("challenged", challenge=row.pk)
     return row
 

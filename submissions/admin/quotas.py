@@ -6,12 +6,13 @@ from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html_join
 
 from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin, get_reason
 from leaderboard.admin.pages import Operation, ReviewAdmin
 from submissions.models import Flag, QuotaException, QuotaUse
 from submissions.quotas.ledger import flag_details, refund_unit, settle_flag
+from submissions.quotas.probes import differing_queries
 
 
 @admin.register(QuotaException)
@@ -77,8 +78,6 @@ def _settle_row(flag: Flag, _: object, state: Flag.State) -> str:
 _settlement = partial(
     Operation,
     permission="submissions.change_flag",
-    explanation="The result and the team's quota stay as they are. Quarantine the result, or give the team another "
-    "quota, in separate steps.",
 )
 
 
@@ -86,7 +85,7 @@ _settlement = partial(
 class FlagAdmin(ReviewAdmin):
     """Admin of flags. Flagged submissions are not rejected."""
 
-    list_display = ("kind", "evidence", "runs", "dataset", "its_team", "submitter", "age", "state")
+    list_display = ("kind", "evidence", "runs", "dataset", "team", "age", "state")
     list_filter = ("state", "kind", ("dataset", admin.RelatedOnlyFieldListFilter), "created_at")
     list_select_related = ("dataset", "team", "submission__system", "submission__submitter")
     search_fields = ("team__name", "team__slug", "submission__id", "submission__system__name")
@@ -104,10 +103,6 @@ class FlagAdmin(ReviewAdmin):
     def evidence(self, flag: Flag) -> str:
         return flag_details(flag)
 
-    @admin.display(description="team", ordering="team__name")
-    def its_team(self, flag: Flag) -> str:
-        return format_html('<a href="{}">{}</a>', flag.team.get_absolute_url(), flag.team)
-
     @admin.display(description="runs", ordering="submission")
     def runs(self, flag: Flag) -> str:
         """Return links to the flagged run and to the others that it resembles."""
@@ -115,9 +110,8 @@ class FlagAdmin(ReviewAdmin):
         rows = ((label, run.get_absolute_url(), run) for label, run in links)
         return format_html_join("", '<div>{}<a href="{}">{}</a></div>', rows)
 
-    @admin.display
-    def submitter(self, flag: Flag) -> str:
-        return str(flag.submission.submitter)
+    def change_context(self, obj: Flag) -> dict[str, Any]:
+        return {"differing_queries": differing_queries(obj)}
 
     def acts(self, obj: Flag) -> Iterable[str]:
         return ("clear", "confirm") if obj.state == Flag.State.OPEN else ()
@@ -127,10 +121,12 @@ class FlagAdmin(ReviewAdmin):
         run=partial(_settle_row, state=Flag.State.CLEARED),
         title="Clear flags",
         button="Clear: not a probe",
+        explanation="The flag is closed. The result, the team, and its quota are not affected.",
     )
     confirm = _settlement(
         "Confirm: a probe (asks for a note)",
         run=partial(_settle_row, state=Flag.State.CONFIRMED),
         title="Confirm flags",
         button="Confirm: a probe",
+        explanation="The flag stays on record for curators. The result remains on the board until you quarantine it.",
     )

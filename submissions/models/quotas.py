@@ -162,11 +162,13 @@ class Flag(models.Model):
         return sorted([self.submission, *self.similar_runs[:1]], key=attrgetter("created_at"))
 
     def compared_scores(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield each measure with the newest scores of the `compared_runs`, and with the difference of two runs."""
+        """Yield each measure with the newest scores of the `compared_runs`, the second one with the difference."""
         keys = [run.pk for run in self.compared_runs()]
         entries = self.dataset.entries.filter(submission_reference__in=keys).order_by("pk")
         scores = dict(entries.values_list("submission_reference", "scores"))
         for name in self.dataset.measures if scores else ():
             values = [scores.get(key, {}).get(name) for key in keys]
             texts = [format_value(value, DECIMALS) for value in values]
-            yield name, texts if len(keys) == 1 else [*texts, signed(difference(values[1], values[0]), DECIMALS)]
+            if len(keys) > 1:
+                texts[1] += f" ({signed(difference(values[1], values[0]), DECIMALS)})"
+            yield name, texts

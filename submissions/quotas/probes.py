@@ -5,19 +5,19 @@ similar queries; they never contain scores, queries, or documents.
 """
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from evaluation.runs.similarity import (
     RunFingerprints,
-    RunSimilarity,
     Signature,
     compare,
     fingerprint_run,
     linked_submissions,
 )
 from leaderboard.core.storage.runs import StoredRun, run_path
-from leaderboard.datasets.qrels import scoring_target
-from leaderboard.models import Evaluation, Qrels, Run
+from leaderboard.datasets.qrels import scoring_target, topic_texts
+from leaderboard.models import Evaluation, Qrels, Run, Visibility
 from submissions.models import Flag, Job, RunSignature, Submission
 
 #: Share of queries answered, and usual number of documents per query, below which a run looks like a probe.
@@ -55,13 +55,8 @@ def flag_suspicious_run(
     if 0 < fingerprints.median_documents < MIN_DOCUMENTS:
         findings[Flag.Kind.FEW_DOCUMENTS] = {"usual_documents": fingerprints.median_documents}
     # Runs of the latest submissions of all teams to this version, latest first, grouped by submission.
-    signatures = (
-        RunSignature.objects.filter(run__version=run.version_id)
-        .exclude(submission=submission)
-        .exclude(submission=None)
-        .select_related("run")
-        .order_by("-pk")
-    )
+    signatures = RunSignature.objects.filter(run__version=run.version_id).exclude(submission=submission)
+    signatures = signatures.exclude(submission=None).select_related("run").order_by("-pk")
     earlier_signatures: dict[str, list[RunSignature]] = {}
     for row in signatures.iterator(chunk_size=50):
         key = str(row.submission_id)
@@ -86,6 +81,28 @@ def flag_suspicious_run(
     ]
 
 
+def differing_queries(flag: Flag) -> list[tuple[str, str, bool]]:
+    """Return id and text of each query that both compared runs answer with different first documents.
+
+    The last value is true if only their order differs; these queries come last. The list is empty unless the queries
+    are public and both runs are of the same version.
+    """
+    signatures = RunSignature.objects.filter(submission__in=flag.compared_runs(), run__version__dataset=flag.dataset)
+    rows = {row.submission_id: row for row in signatures.select_related("run__version").order_by("pk")}
+    versions = {row.run.version for row in rows.values()}
+    if len(rows) < 2 or len(versions) > 1 or flag.dataset.queries_visibility != Visibility.PUBLIC:
+        return []
+    topics = sorted(topic_texts(versions.pop().topics_sha256).items(), key=lambda topic: topic[0].encode())
+    first, second = (Signature.unpack(bytes(row.tops)) for row in rows.values())
+    if not len(topics) == len(first.sets) == len(second.sets):
+        return []
+    differs = (first.sets != 0) & (second.sets != 0) & (first.ordered != second.ordered)
+    rows_of_topics = zip(topics, differs, first.sets == second.sets, strict=True)
+    return sorted(
+        ((*topic, bool(same)) for topic, is_different, same in rows_of_topics if is_different), key=itemgetter(2)
+    )
+
+
 def _nearest_earlier(
     run: Run, signature: Signature, earlier_signatures: Mapping[str, Sequence[RunSignature]]
 ) -> dict[str, Any]:
@@ -100,25 +117,18 @@ def _nearest_earlier(
         # Signatures are comparable only if they cover the same topics of the version.
         if same_topics := [candidate for candidate in candidates if len(candidate.sets) == len(signature.sets)]:
             comparable_signatures[key] = same_topics
-    best_match: tuple[RunSimilarity, str] | None = None
-    for key, signatures in comparable_signatures.items():
-        for candidate in signatures:
-            similarity = compare(signature, candidate)
-            if similarity.is_comparable and (best_match is None or similarity.share > best_match[0].share):
-                best_match = (similarity, key)
-    if best_match is None:
+    earlier = [(key, other) for key, others in comparable_signatures.items() for other in others]
+    similarities = [(compare(signature, other), key) for key, other in earlier]
+    similarities = [pair for pair in similarities if pair[0].is_comparable]
+    if not similarities:
         return {}
-    similarity, nearest_submission = best_match
+    similarity, nearest_submission = max(similarities, key=lambda pair: pair[0].share)
     keys = list(comparable_signatures)
     positions = linked_submissions([signature], [comparable_signatures[key] for key in keys])
     chain = [keys[position] for position in positions]
     if not similarity.is_nearly_same and len(chain) + 1 < MIN_CHAIN:
         return {}
     return {
-        "submission": nearest_submission,
-        "compared": similarity.compared,
-        "same_documents": similarity.same_documents,
-        "same_order": similarity.same_order,
-        "chain": chain,
-        "compared_submissions": len(comparable_signatures),
-    }
+        "submission": nearest_submission, "chain": chain, "compared_submissions": len(comparable_signatures),
+        **{name: getattr(similarity, name) for name in ("compared", "same_documents", "same_order")},
+    }  # fmt: skip

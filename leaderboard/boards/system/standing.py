@@ -68,6 +68,8 @@ class Standing:
     against: tuple[str, str] = ("", "")
     baseline_slug: str = ""
     published: PublishedScore | None = None
+    #: Name of the best result ranked below this one.
+    next_below: str = ""
     #: Effect of the baseline's unjudged documents on the lead; empty if there is no lead or it is unknown.
     unjudged: str = ""
 
@@ -171,45 +173,35 @@ def _standing(
     score, statement = entry.scores[measure], board_statements.for_entry(entry.pk, measure)
     is_safe = exceeds_bound(measure, score, baseline.scores.get) if statement.better and baseline else None
     standing = Standing(
-        dataset=name,
-        dataset_slug=entry.dataset.slug,
-        measure=measure,
-        score=score,
-        delta=numbers.difference(score, baseline.scores[measure]) if baseline else None,
+        dataset=name, dataset_slug=entry.dataset.slug, measure=measure, score=score, statement=statement,
+        delta=numbers.difference(score, baseline.scores[measure]) if baseline else None, is_baseline=entry.is_baseline,
         baseline=baseline_label(baseline.system, name) if baseline else "",
         baseline_slug=baseline.slug if baseline else "",
-        is_baseline=entry.is_baseline,
-        statement=statement,
         unjudged=unjudged_text(is_safe, baseline.system) if is_safe is not None and baseline else "",
         published=board.published(measure, own_rows).get(entry.pk),
-    )
+    )  # fmt: skip
     if row is None:
         return standing
     board_rank = board.standing(row, measure)
-    opponents = [
-        candidate for candidate in (board_rank.best, baseline) if candidate is not None and candidate.slug != row.slug
-    ]
+    others = [(other.slug, other.system) for other in (board_rank.best, baseline) if other and other.slug != row.slug]
     return replace(
-        standing,
-        slug=row.slug,
-        rank=board_rank.rank,
-        of=board_rank.peer_count,
-        is_closed_api=board_rank.ranked_in == CLOSED,
+        standing, slug=row.slug, rank=board_rank.rank, next_below=board_rank.next_below, of=board_rank.peer_count,
+        is_closed_api=board_rank.ranked_in == CLOSED, against=others[0] if others else ("", ""),
         others_tied=len(board_statements.tied_with_best(measure) - {entry.pk}),
-        against=(opponents[0].slug, opponents[0].system) if opponents else ("", ""),
-    )
+    )  # fmt: skip
 
 
 class BoardRank(NamedTuple):
     """An entry's rank by one measure; `rank` is None if it is stale, `peer_count` is the number of results of its kind.
 
-    `best` is the best of them, the entry itself if there is no other.
+    `best` is the best of them, the entry itself if there is no other. `next_below` names the best one ranked lower.
     """
 
     ranked_in: str
     rank: int | None
     peer_count: int
     best: EntryRow
+    next_below: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +243,9 @@ class RankedBoard:
         ] or [entry]
         value = entry.scores[measure]
         rank = rank_values([value, *(peer.scores[measure] for peer in peers)], lower_is_better=lower)[value]
-        best = (min if lower else max)(peers, key=lambda peer: peer.scores[measure])
-        return BoardRank(kind, None if kind in UNRANKED else rank, len(peers), best)
+        ordered = sorted(peers, key=lambda peer: peer.scores[measure], reverse=not lower)
+        next_below = next((peer.system for peer in ordered[rank:] if peer.scores[measure] != value), "")
+        return BoardRank(kind, None if kind in UNRANKED else rank, len(peers), ordered[0], next_below)
 
 
 def differing_entries() -> QuerySet[Entry]:

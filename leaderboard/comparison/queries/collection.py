@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
@@ -13,16 +12,14 @@ from django.db.models import Q
 from django.urls import reverse
 from numpy.typing import NDArray
 
-from evaluation.collections.beir import read_queries
 from evaluation.judgements.qrels import Qrels
 from leaderboard.boards.state import LONGEST_QUERY, Parameters, build_query, last_value, whole_number
 from leaderboard.core.cache.memory import FixedCache
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better, canonical_name
-from leaderboard.core.storage.store import Area, local_path
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.core.text.numbers import format_value
-from leaderboard.datasets.qrels import JudgementsNotOpen, excluded_documents, open_judgements
+from leaderboard.datasets.qrels import JudgementsNotOpen, excluded_documents, open_judgements, topic_texts
 from leaderboard.models import REFERENCE_TYPES, Dataset, DatasetQuerySet, Entry, EntryQuerySet, Visibility
 from leaderboard.results.board_rows.entry_rows import dataset_revision
 from leaderboard.results.records import entries_with_values, measure_values
@@ -64,7 +61,7 @@ class OpenCollection:
         version = self.dataset.current_version
         if self.dataset.queries_visibility != Visibility.PUBLIC or version is None:
             return ""
-        return _query_texts(version.topics_sha256).get(query_id, "")
+        return topic_texts(version.topics_sha256).get(query_id, "")
 
     @property
     def excluded_sha256(self) -> str:
@@ -202,11 +199,6 @@ def sort_by_score(entries: Iterable[Entry], measure: str) -> list[Entry]:
         return not entry.is_baseline or value is None, entry.run_type in REFERENCE_TYPES, score
 
     return sorted(entries, key=sort_key)
-
-
-@lru_cache(maxsize=16)
-def _query_texts(sha256: str) -> Mapping[str, str]:
-    return {query.id: query.text for query in read_queries(local_path(Area.FILES, sha256))}
 
 
 ROWS_OF_A_PAGE = 100

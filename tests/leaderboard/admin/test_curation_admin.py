@@ -232,6 +232,30 @@ def test_a_single_item_to_review_opens_with_its_decisions_and_several_as_a_list(
     assert waiting[1] == "/admin/leaderboard/challenge/?state__exact=open"
 
 
+def test_a_challenge_shows_what_is_at_stake_and_the_answer_of_the_team(admin_client: Client) -> None:
+    dataset = scored_dataset()
+    system = score(dataset, "Doubted", ndcg=0.5).system
+    score(dataset, "Second", ndcg=0.4)
+    with acting(None):
+        raise_challenge(system, make_user("Carol"), claim="training", text="It was trained on the test queries.")
+    address = f"/admin/leaderboard/challenge/{system.challenges.get().pk}/change/"
+    page = one_line(admin_client.get(address).content.decode())
+    assert "<b>1st of 2</b>" in page
+    assert "If you quarantine this result, Second moves up to 1st." in page
+    assert "was notified, and can correct the description" in page
+    assert "Ranks and scores stay until you quarantine a result." in page
+    system.description = "Trained on the test queries"
+    system.save()
+    assert "The description was corrected on" in admin_client.get(address).content.decode()
+
+
+def test_lists_name_the_searched_columns_and_show_states_as_badges(admin_client: Client) -> None:
+    scored_dataset()
+    page = one_line(admin_client.get("/admin/leaderboard/dataset/").content.decode())
+    assert 'placeholder="Name, slug, task, domain"' in page
+    assert '<span class="badge is-published">published</span>' in page
+
+
 def test_an_empty_list_explains_itself(admin_client: Client) -> None:
     page = one_line(admin_client.get("/admin/leaderboard/pool/").content.decode())
     assert "Draw one with “Draw a pool”." in page

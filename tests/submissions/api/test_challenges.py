@@ -344,7 +344,7 @@ def test_a_challenge_is_settled_from_its_own_page(challenge: Challenge, curator:
     assert page.index("Declared by the system") < form.start()
     address = urljoin(path, form[1])
     asked = client.post(address, {"action": "reject", "_selected_action": challenge.pk}).content.decode()
-    assert "The challenge is rejected" in asked
+    assert "shows the challenge as not upheld" in asked
     fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="(\w+)"', form[2]))
     client.post(address, {**fields, "action": "reject", "decision": "No.", "why": "It is declared."})
     challenge.refresh_from_db()

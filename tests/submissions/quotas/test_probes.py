@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from django.test import Client
+from django.urls import reverse
 
-from leaderboard.models import Dataset, Entry
+from leaderboard.datasets.qrels import topic_texts
+from leaderboard.models import Dataset, DatasetVersion, Entry, Visibility
 from submissions.models import Flag, Job, RunSignature
+from submissions.quotas.probes import differing_queries
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import DOCUMENTS, QUERIES, run_text
 from tests.submissions.workers import work
@@ -52,6 +56,23 @@ def test_a_normal_run_with_one_query_changed_is_flagged_at_once(api: Api) -> Non
     assert details["submission"] == first
     assert (details["compared"], details["same_documents"]) == (12, 11)
     assert Entry.objects.filter(visibility="public").count() == 2
+
+
+def test_a_flag_lists_the_queries_that_differ_if_they_are_public(
+    api: Api, secret: Dataset, admin_client: Client
+) -> None:
+    send(api, probe(0, 0, 0), "a")
+    send(api, probe(0, 1), "b")
+    flag = Flag.objects.get()
+    page = reverse("admin:submissions_flag_change", args=[flag.pk])
+    Dataset.objects.update(queries_visibility=Visibility.PUBLIC)
+    query, version = list(QUERIES)[1], DatasetVersion.objects.get(dataset=secret)
+    text = topic_texts(version.topics_sha256)[query]
+    assert differing_queries(Flag.objects.get()) == [(query, text, False)]
+    assert f"<code>{query}</code> {text}" in admin_client.get(page).content.decode()
+    Dataset.objects.update(queries_visibility=Visibility.CURATORS)
+    assert differing_queries(Flag.objects.get()) == []
+    assert "those that differ are not listed" in admin_client.get(page).content.decode()
 
 
 def test_a_walk_of_two_queries_at_a_time_is_flagged_at_the_third(api: Api) -> None:

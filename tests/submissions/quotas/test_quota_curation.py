@@ -120,6 +120,7 @@ def test_a_flag_is_settled_with_a_note(
     page = one_line(desk.get(decided).content.decode())
     for part in ("Flagged run", sent.get_absolute_url(), "Similar run", "/submissions/earlier/", "11 (92%)", "9 (75%)"):
         assert part in page
+    assert page.index("The flag is closed.") < page.index("The flag stays on record")
     assert 'maxlength="300"' in page
     assert f'name="action" value="{action}"' in page
     assert '<input type="hidden" name="confirmed" value="yes">' in page
@@ -147,12 +148,12 @@ def test_a_flag_shows_both_runs_in_the_order_of_submission_with_their_scores(
     day = sent.created_at - timedelta(days=2)
     address = reverse("admin:submissions_flag_change", args=[flag.pk])
     for created_at, first, later, scores in (
-        (day, "Similar run", "Flagged run", "0.250 0.500 +0.250"),
-        (sent.created_at + timedelta(days=2), "Flagged run", "Similar run", "0.500 0.250 −0.250"),
+        (day, "Similar run", "Flagged run", "0.250 0.500 (+0.250)"),
+        (sent.created_at + timedelta(days=2), "Flagged run", "Similar run", "0.500 0.250 (−0.250)"),
     ):
         Submission.objects.filter(pk="earlier").update(created_at=created_at)
         page = " ".join(re.sub(r"<[^>]*>", " ", desk.get(address).content.decode()).split())
-        assert f"{first} submitted first {later} 2 days later Difference" in page
+        assert f"{first} submitted first {later} 2 days later System" in page
         assert f"{measure} {scores}" in page
 
 
