@@ -15,12 +15,7 @@ class AuditRecordAdmin(ReadOnlyAdmin):
     """Admin of audit records."""
 
     list_display = ("at", "who", "action", "subject", "of_dataset", "change", "reason")
-    list_filter = (
-        "action",
-        ("at", admin.DateFieldListFilter),
-        ("dataset", admin.RelatedOnlyFieldListFilter),
-        "actor",
-    )
+    list_filter = ("action", ("at", admin.DateFieldListFilter), ("dataset", admin.RelatedOnlyFieldListFilter), "actor")
     list_select_related = ("dataset", "actor")
     search_fields = ("subject", "actor_name", "reason", "dataset__slug")
     date_hierarchy = "at"

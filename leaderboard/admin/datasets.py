@@ -175,8 +175,9 @@ class DatasetAdmin(TableImportExportAdmin):
         "measures": "<int:pk>/measures/",
     }  # fmt: skip
     task_pages = (("Import dataset", "admin:leaderboard_dataset_import", ("leaderboard.add_dataset",)),)
-    list_display = ("name", "slug", "state", "judgements", "primary_measure", "current_version", "page")
+    list_display = ("name", "state", "primary_measure", "judgements", "version", "page")
     list_filter = ("state", "hidden", "runs_only")
+    list_select_related = ("current_version",)
     search_fields = ("name", "slug", "task", "domain")
     ordering = ("name",)
     actions = ("make_baseline", "tag_queries", "change_protection", "reveal")
@@ -214,23 +215,27 @@ class DatasetAdmin(TableImportExportAdmin):
     @admin.display(description="judgments", ordering="hidden")
     def judgements(self, dataset: Dataset) -> str:
         if dataset.current_qrels_id is None:
-            return "none"
+            return "—"
         return "hidden" if dataset.hidden else "open"
 
     @admin.display(description="public share")
     def share(self, dataset: Dataset) -> str:
         """Return the public share of a competition's judged queries, as a simple fraction if possible."""
         share = dataset.public_share
-        return _FRACTIONS.get(round(share, 4), f"{share:.4g}") if share is not None else "–"
+        return _FRACTIONS.get(round(share, 4), f"{share:.4g}") if share is not None else "—"
 
     @admin.display(description="measures")
     def shown_measures(self, dataset: Dataset) -> str:
         chips = format_html_join("", "<li>{}</li>", ((name,) for name in dataset.measures))
         return format_html('<ul class="chips">{}</ul>', chips)
 
-    @admin.display(description="page")
+    @admin.display(ordering="current_version__number")
+    def version(self, dataset: Dataset) -> int | None:
+        return dataset.current_version.number if dataset.current_version else None
+
+    @admin.display(description="board")
     def page(self, dataset: Dataset) -> str:
-        return format_html('<a href="/datasets/{}/">View</a>', dataset.slug)
+        return format_html('<a href="/datasets/{}/">Open</a>', dataset.slug)
 
     @admin.action(description="Rebuild BM25 baseline", permissions=["change"])
     def make_baseline(self, request: HttpRequest, datasets: QuerySet[Dataset]) -> None:
@@ -298,10 +303,8 @@ class DatasetAdmin(TableImportExportAdmin):
         require(request, "leaderboard.change_dataset")
         dataset = get_object_or_404(Dataset, pk=pk)
         other_measures = [name for name in dataset.measures if name != dataset.primary_measure]
-        form = MeasuresForm(
-            request.POST or None,
-            initial={"primary": dataset.primary_measure, "others": " ".join(other_measures)},
-        )
+        initial = {"primary": dataset.primary_measure, "others": " ".join(other_measures)}
+        form = MeasuresForm(request.POST or None, initial=initial)
 
         def act(values: Mapping[str, Any]) -> str:
             names = values["others"].replace(",", " ").split()

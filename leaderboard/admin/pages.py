@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.formats import localize
-from django.utils.html import format_html_join
+from django.utils.html import format_html, format_html_join
 from django.utils.text import capfirst
 
 from evaluation.core.problems import InvalidContent
@@ -132,7 +132,7 @@ class ReviewAdmin(ReadOnlyAdmin):
     @admin.display(description="waiting since")
     def age(self, obj: Any) -> str:
         time = getattr(obj, self.pending_since)
-        return f"{localize(time)} ({naturaltime(time)})"
+        return format_html('{}<br><span class="note small">{}</span>', naturaltime(time), localize(time))
 
     @admin.display(description="decision")
     def decide(self, obj: Any) -> str:

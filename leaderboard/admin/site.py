@@ -139,6 +139,7 @@ def login(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> 
 
 admin.site.site_title = settings.SITE_NAME
 admin.site.index_title = "Curation"
+admin.site.empty_value_display = "—"
 admin.site.index_template = "admin/curation_index.html"
 admin.site.index = index  # type: ignore[method-assign]
 admin.site.get_app_list = task_groups  # type: ignore[method-assign]

@@ -91,7 +91,7 @@ def test_a_curator_quarantines_and_edits_by_hand(page: Page, curation: dict[str,
     page.goto(curation["entries"])
     page.get_by_role("row", name="Barn owl").get_by_role("checkbox").check()
     page.locator("select[name=action]").select_option(label="Quarantine: remove from the ranking with a public reason")
-    page.get_by_role("button", name="Run").or_(page.get_by_role("button", name="Go")).click()
+    page.get_by_role("button", name="Continue").click()
     page.get_by_label("Reason").fill("the same run under another name")
     page.get_by_role("button", name="Quarantine").click()
     expect(page.get_by_text("is quarantined")).to_be_visible()
