@@ -121,8 +121,7 @@
 
   // A file that cannot be scored is not submitted until it, or its dataset, changes.
   function allowSubmission(allowed) {
-    const button = form() && form().querySelector("button[value=submit]");
-    if (button) button.disabled = !allowed;
+    for (const button of document.querySelectorAll("form[data-uploads] button[value=submit]")) button.disabled = !allowed;
   }
   const isValid = () => !document.querySelector("#check-result .is-invalid");
   document.addEventListener("change", (event) => {

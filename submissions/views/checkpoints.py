@@ -37,7 +37,7 @@ from submissions.models import Checkpoint, Job, Submission, Upload
 from submissions.queue.workers import workers_alive
 from submissions.status.estimates import MIN_SIMILAR, ModelLoad, estimate_time, similar_finished_jobs
 from submissions.uploads.handler import CHECKPOINT_FIELD
-from submissions.views.submit_page import UPLOAD_PREFIX, SubmissionPage
+from submissions.views.submit_page import UPLOAD_PREFIX, SubmissionPage, open_first
 
 #: Default engine, if it exists.
 DEFAULT_ENGINE = "dense"
@@ -170,7 +170,7 @@ class ModelPage(SubmissionPage):
             "sources": self.sources,
             "recognised": base_context["checked"] and self.engine != requested_engine(self.request),
             "hub": fetches(),
-            "offers": list(self._dataset_offers(load)),
+            "offers": open_first(self._dataset_offers(load), base_context["dataset_quotas"]),
             "enough_jobs": MIN_SIMILAR,
             "quota": count_model_runs(self.chosen_team),
             "readiness": readiness(self.user, local=is_local_request(self.request)),
@@ -184,14 +184,9 @@ class ModelPage(SubmissionPage):
 
     def _get_prompt_rows(self) -> list[tuple[Checkpoint, str, list[Problem]]]:
         """Return the stored models that have or need prompts, each with its model family and remarks on its prompts."""
-        rows = [
-            (
-                row,
-                checkpoints.prompt_template(row.description, row.file_name),
-                checkpoints.remarks_on_prompts(row.description, row.file_name),
-            )
-            for row in self.checkpoints
-        ]
+        template, remarks = checkpoints.prompt_template, checkpoints.remarks_on_prompts
+        arguments = [(row, row.description, row.file_name) for row in self.checkpoints]
+        rows = [(row, template(*texts), remarks(*texts)) for row, *texts in arguments]
         return [row for row in rows if row[0].description.get("prompts") or row[1]]
 
     def kept_files(self, refused_names: Collection[str], *, store: bool) -> list[tuple[Upload, bool]]:

@@ -1,7 +1,7 @@
 """View that submits runs, and base class of the pages that submit runs and models."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -46,7 +46,7 @@ from submissions.intake.rounds import round_standings
 from submissions.intake.runs import accept_submission, check_only, split_labels
 from submissions.intake.system_form import SystemForm
 from submissions.models import Submission, Upload
-from submissions.quotas.counting import limited_quotas
+from submissions.quotas.counting import Quota, limited_quotas
 from submissions.uploads.handler import refuse_oversize
 from submissions.uploads.service import discard_upload, get_uploads, keep_file
 from submissions.uploads.storage import UploadInUse
@@ -371,7 +371,7 @@ class SubmitPage(SubmissionPage):
         `subjects` are the datasets of the checked files, or else the chosen dataset.
         """
         context = super().context(*arguments, **changes)
-        datasets = self._dataset_choices()
+        datasets = open_first(self._dataset_choices(), context.get("dataset_quotas", {}))
         slugs = {report.dataset for report in context["reports"]}
         uses_uploads = any(row["chosen"] for row in context["kept"])
         is_unclear = context["refusal"] is not None and context["refusal"].code in (SEVERAL_DATASETS, UNKNOWN_DATASET)
@@ -434,6 +434,12 @@ class SubmitPage(SubmissionPage):
             }
             for dataset in datasets
         ]
+
+
+def open_first(choices: Iterable[dict[str, Any]], quotas: Mapping[int, Sequence[Quota]]) -> list[dict[str, Any]]:
+    """Return the choices of datasets, those that are closed or without remaining quota last."""
+    spent = {pk for pk, team_quotas in quotas.items() if all(quota.spent for quota in team_quotas)}
+    return sorted(choices, key=lambda row: bool(row["shut"]) or row["dataset"].pk in spent)
 
 
 @never_cache

@@ -309,6 +309,9 @@ def test_pages_show_what_is_used(
     send(api, 2)
     send(api, 3)
     assert "None left : 2 of 2 submissions today, 2 of 10 this month · Resets in 12 h" in shown("/submit/")
+    Dataset.objects.filter(slug="demo").update(name="Zebra")
+    page = signed_in.get("/submit/").content.decode()
+    assert page.index('value="demo"') < page.index('value="secret"') < page.index("(quota used up)")
     assert exhausted(get_quotas(alice, [team_of(alice)], [secret])), "the form for models disables the dataset"
     assert not exhausted(())
 

@@ -76,7 +76,7 @@ def test_a_large_archive_goes_on_after_the_connection_broke(
     expect(row.get_by_role("status")).to_contain_text("model.zip: Uploaded 9.4 MB")
     bodies: list[int] = []
     page.on("request", lambda request: _note(bodies, request))
-    page.get_by_role("button", name="Check the archive only").click()
+    page.get_by_role("button", name="Check the archive only").first.click()
     expect(page.get_by_text("The model cannot be run here.")).to_be_visible()
     assert len(bodies) == 1
     assert bodies[0] < 100_000
@@ -145,11 +145,11 @@ def test_a_form_with_small_files_shows_its_way_and_can_be_stopped(
     expect(page.get_by_text("The run can be scored")).to_be_visible()
     held: list[Route] = []
     page.route("**/submit/**", lambda route: held.append(route))
-    page.get_by_role("button", name="Submit", exact=True).click()
+    page.get_by_role("button", name="Submit", exact=True).first.click()
     row = page.locator(".upload", has_text="This submission")
     expect(row.get_by_role("progressbar")).to_be_visible()
     row.get_by_role("button", name="Cancel").click()
     expect(row).to_have_count(0)
     hold_no_longer(page, held)
-    page.get_by_role("button", name="Submit", exact=True).click()
+    page.get_by_role("button", name="Submit", exact=True).first.click()
     page.wait_for_url(re.compile(r"/submissions/\w{12}/$"))

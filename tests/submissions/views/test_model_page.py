@@ -421,7 +421,7 @@ def test_a_model_is_submitted_without_javascript(
     page.get_by_label("Upload an archive").set_input_files(path)
     page.get_by_label("Demo", exact=True).check()
     page.get_by_label("System name").fill("From a browser")
-    page.get_by_role("button", name="Submit", exact=True).click()
+    page.get_by_role("button", name="Submit", exact=True).last.click()
     page.wait_for_url(re.compile(r"/submissions/\w{12}/$"))
     expect(page.get_by_text("No worker for CPU jobs is online")).to_be_visible()
     context.close()
