@@ -406,7 +406,7 @@ class SubmissionStatus:
                 stages[done_count] = Stage(stage.name, "current", None, label, stage.duration, tally and stage.note)
             elif is_lost:
                 state = "" if lost_jobs[0].state == State.CANCELLED else "failed"
-                stages[done_count] = Stage(stage.name, state, note=lost_jobs[0].state.label)
+                stages[done_count] = Stage(stage.name, state, max(ends, default=None), note=lost_jobs[0].state.label)
             elif any(map(is_held, entries)):
                 stages[done_count] = Stage(stage.name, "", note=_("withheld: no significant change"))
         return stages

@@ -10,6 +10,7 @@ from django.test import Client
 
 from leaderboard.core.storage.runs import run_path
 from leaderboard.models import Dataset, User
+from leaderboard.templatetags.runboard import moment
 from submissions.jobs.cleanup import remove_unreferenced
 from submissions.jobs.kinds import score
 from submissions.models import Job, Notice, QuotaUse, State, Submission
@@ -47,6 +48,9 @@ def test_a_lost_run_is_scored_without_another_upload_and_counts_once(
     person.force_login(alice)
     failure_page = person.get(f"/submissions/{sent}/").content.decode()
     assert "Try again" in failure_page
+    finished_at = Job.objects.get(submission=sent).finished_at
+    assert finished_at is not None
+    assert f">failed</span> {moment(finished_at, 'seconds')}" in " ".join(failure_page.split())
     assert failure_page.count("notice is-error") == 1
     assert "on our side. We are sorry" in failure_page
     assert "The error was on our side." not in failure_page
