@@ -5,6 +5,11 @@ from difflib import get_close_matches
 
 #: Maximum number of suggested choices.
 MAX_SUGGESTED = 3
+#: Names of other sites, with those of this one.
+_SYNONYMS = {
+    "metric": "measure", "query": "q", "search": "q", "filter": "q", "limit": "rows", "per_page": "rows",
+    "license": "licence", "model": "system", "name": "system", "latency": "mean-latency", "size": "model-parameters",
+}  # fmt: skip
 
 
 def similar(text: str, choices: Iterable[str], limit: int = MAX_SUGGESTED, cutoff: float = 0.6) -> list[str]:
@@ -28,7 +33,7 @@ class UnknownChoice(Exception):
 
     def __init__(self, parameter: str, value: str, choices: Iterable[str] = (), *, expected: str = "") -> None:
         self.parameter, self.value, self.choices, self.expected = parameter, value, list(choices), expected
-        self.near = similar(value, self.choices)
+        self.near = similar(_SYNONYMS.get(value.casefold(), value), self.choices)
         super().__init__(" ".join(filter(None, (f"{self.subject}.", self.suggestion, self.valid))))
 
     @property

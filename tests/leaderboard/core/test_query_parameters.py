@@ -32,11 +32,12 @@ def slug() -> str:
     [
         ("/datasets/{}/?mesure=AP", "measure", "zero-shot"),
         ("/datasets/{}/?Sort=AP", "sort", "hardware"),
+        ("/datasets/{}/?metric=AP", "measure", "All 34 valid names"),
         ("/datasets/{}/?columm=all", "columns", "min-*"),
         ("/datasets/{}/?pages=2", "page", "pin"),
         ("/benchmarks/?domains=Law", "domain", "judgements"),
         ("/compare/?systems=bm25", "system", "benchmark"),
-        ("/search/?query=bm25", "", "kind"),
+        ("/search/?query=bm25", "q", "kind"),
         ("/figures/pareto/?devise=gpu", "device", "hardware"),
         ("/datasets/{}/queries/?searh=x", "", "sort"),
         ("/news/?pge=2", "page", "page"),
