@@ -52,7 +52,7 @@ class Family(NamedTuple):
     sentence: str
 
 
-BOARD_PAIRS = Family(_("Holm, %(tests)d pairs"), _("Holm-corrected p %(p)s for the board’s %(tests)d pairs"))
+BOARD_PAIRS = Family(_("Westfall–Young, %(tests)d pairs"), _("Westfall–Young p %(p)s for the board’s %(tests)d pairs"))
 BASELINE_COMPARISONS = Family(
     _("Holm, %(tests)d vs baseline"),
     _("Holm-corrected p %(p)s for the board’s %(tests)d comparisons with its baseline"),

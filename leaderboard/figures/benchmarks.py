@@ -129,7 +129,7 @@ MEANS_BY_TASK = _figure_of_means("task", "Which systems are best at which task?"
 MEANS_BY_DOMAIN = _figure_of_means("domain", "Which systems are best in which domain?")
 
 
-#: Maximum number of systems compared, and the number above which a phone shows smaller letters.
+#: Maximum number of systems compared, and the number above which cells on phones show wins only.
 MAX_COMPARED, MAX_NARROW = 12, 8
 #: Numbers of datasets on which a system is better than, equal to, and worse than another.
 Counts = tuple[int, int, int]
@@ -180,8 +180,8 @@ def build_wins(request: FigureRequest) -> Plot:
     wins, ties, losses = map(list, zip(*(win_count[1:] for win_count in shown_counts), strict=True))
     return Plot(
         data=[
-            _count_bars("Losses", names, losses, drawing.WORSE, sign=-1),
-            _count_bars("Wins", names, wins, drawing.BETTER),
+            _count_bars("Losses", names, losses, drawing.PURPLE, sign=-1),
+            _count_bars("Wins", names, wins, drawing.BLUE),
             *([_count_bars("Ties", names, ties, drawing.GREY)] if any(ties) else []),
         ],
         layout=drawing.bar_layout(
@@ -198,7 +198,7 @@ def build_wins(request: FigureRequest) -> Plot:
             ("Datasets compared", coverage),
         ),
         caption=f"Datasets of {drawing.inline_title(board)} on which each system scores above or below "
-        f"{board.baseline} in {board.measure}, of the {dataset_count} that count.",
+        f"{board.baseline} in {board.measure}, of the {dataset_count} that count. Single datasets are not tested.",
         baseline=board.baseline,
         finding=finding,
         subtitle=f"{board.title}, {board.measure}",
@@ -269,20 +269,17 @@ def build_head_to_head(request: FigureRequest) -> Plot:
         notes.append(f"{len(rows)} of the {len(kind_rows)} systems with several {kind_label}. Pin others to see them.")
     if len(all_rows) > len(kind_rows):
         notes.append("Systems of the other kind, reported or scored, are not compared with these.")
+    hover = "%{customdata[0]} against %{customdata[1]}<br>won–lost %{customdata[2]}"
+    trace = drawing.heatmap(drawing.Matrix(names, shares, texts), 1, "share won", hover)
+    if len(rows) > MAX_NARROW:
+        trace.meta["narrow"]["text"] = [text.partition("–")[0] for text in trace.text]
+        notes.append("On phones, cells show only the datasets won.")
     return Plot(
-        data=[
-            drawing.heatmap(
-                drawing.Matrix(names, shares, texts),
-                1,
-                "share won",
-                "%{customdata[0]} against %{customdata[1]}<br>won–lost %{customdata[2]}",
-            )
-        ],
+        data=[trace],
         layout=drawing.heatmap_layout(
             len(rows) * 34 + 130,
             short_names if len(set(short_names)) == len(short_names) else names,
             {"side": "top", "tickangle": -45},
-            meta={"narrow": {"font": {"size": 9}}} if len(rows) > MAX_NARROW else {},
         ),
         table=Table.from_columns(
             ("Won–lost against", names),

@@ -273,7 +273,7 @@ DOCUMENT_LENGTHS = Figure(
     "of the BEIR paper).",
     subjects=("dataset",),
     build=build_violins,
-    fits=has_public_documents,
+    fits=has_relevant_lengths,
     folded=True,
 )
 RELEVANCE_BY_LENGTH = Figure(

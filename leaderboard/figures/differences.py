@@ -113,14 +113,13 @@ class _Subject(NamedTuple):
     number_format: str
     caption: str
     subtitle: str
-    lower_is_better: bool
     threshold: float = 0.0
 
 
 def _board_subject(board: Board, rows: Sequence[Row], caption: str, systems: str = "") -> _Subject:
     subtitle, lower = f"{systems}{board.title}, {board.measure}", drawing.lower_is_better(board)
     least = (board.statements.least_difference(board.measure) or 0.0) * (-1 if lower else 1)
-    return _Subject(board.measure, board.baseline, drawing.score_format(rows, "+"), caption, subtitle, lower, least)
+    return _Subject(board.measure, board.baseline, drawing.score_format(rows, "+"), caption, subtitle, least)
 
 
 def _system_differences(board: Board, column: str, *, is_filtered: bool) -> Plot:
@@ -326,8 +325,7 @@ def _axes(subject: _Subject, numbers: Sequence[float], share: float, max_ticks: 
     low, high = min(0.0, *numbers), max(0.0, *numbers)
     margin = 0.04 * (high - low or 0.1)
     bounds = low - margin, high + margin
-    arrow = "← better" if subject.lower_is_better else "better →"
-    title = {"text": f"Δ {subject.measure} vs {subject.baseline} ({arrow})"}
+    title = {"text": f"Δ {subject.measure} vs {subject.baseline} ({drawing.better_arrow(subject.measure)})"}
     ticks = drawing.linear_ticks(*bounds, signed=True, max_ticks=max_ticks)
     axis = {"title": title, "range": list(bounds), "domain": [0, share], "zeroline": True, **ticks}
     return {"xaxis": axis, "xaxis2": {"range": [0, 1], "domain": [share, 1], "visible": False}}

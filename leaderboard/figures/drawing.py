@@ -47,6 +47,10 @@ def capitalize_first(text: str) -> str:
     return text[:1].upper() + text[1:] if text.split(" ")[0].isalpha() and text[1:2].islower() else text
 
 
+def better_arrow(measure: str) -> str:
+    return "← better" if better(measure) == "lower" else "better →"
+
+
 def linear_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
     """Return a linear axis with a margin around these values; a single value is centered."""
     low, high = min(values), max(values)

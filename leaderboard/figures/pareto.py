@@ -97,16 +97,18 @@ class _ScoredRows:
         }
 
 
-def has_costs(board: Board) -> bool:
-    """Return whether enough rows of a dataset's board have a common cost; always true for a benchmark's board.
-
-    A benchmark's board lacks some of the costs that publications report.
-    """
+def _has_common_cost(board: Board) -> bool:
+    """Return whether enough rows of a board have a common cost."""
     other_keys = {SIZE.key, *(COST_AXES[axis][0] for axis in STATED_AXES)}
     keys = [column.key for column in board.columns if column.group.startswith(EFFICIENCY) or column.key in other_keys]
     rows = drawing.comparable_rows(board)
     counts = (len(drawing.majority_kind([row for row in rows if row.value(key)])[0]) for key in keys)
-    return bool(board.views) or max(counts, default=0) >= drawing.MIN_SYSTEMS
+    return max(counts, default=0) >= drawing.MIN_SYSTEMS
+
+
+def has_costs(board: Board, datasets: Sequence[int]) -> bool:
+    """Return whether systems have a cost on the board or, which a benchmark's board may lack, in publications."""
+    return _has_common_cost(board) or any(reported_figures(axis, datasets, None) for axis in REPORTED_NAMES)
 
 
 def build(request: FigureRequest) -> Plot:
@@ -446,5 +448,6 @@ PARETO = Figure(
             ),
         ),
     },
-    drawable=has_costs,
+    drawable=lambda board: bool(board.views) or _has_common_cost(board),
+    has_data=has_costs,
 )

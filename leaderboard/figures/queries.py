@@ -21,7 +21,7 @@ from leaderboard.comparison.queries.collection import (
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
 from leaderboard.figures import drawing
-from leaderboard.figures.drawing import BETTER, BLUE, GREY, INK, WORSE, area_trace, go, line_trace
+from leaderboard.figures.drawing import BLUE, GREY, INK, PURPLE, area_trace, go, line_trace
 from leaderboard.figures.model import Figure, FigureRequest, Plot, SubjectNotFound, Table
 from leaderboard.models import Dataset, Visibility
 from leaderboard.results.board_rows.entry_rows import SCORED
@@ -276,8 +276,7 @@ def build_differences(request: FigureRequest) -> Plot:
     span = high - low or 0.1
     hover = "%{customdata}<br>%{x:+.4f}<extra></extra>"
     bars = _bars(differences, list(range(len(rows))), measure, orientation="h", hovertemplate=hover, **options)
-    name, side = drawing.shorten(second, drawing.MAX_NARROW_NAME), "left" if better(measure) == "lower" else "right"
-    axis = {"title": {"text": f"Δ {measure}; {name} is better on the {side}"}, "zeroline": True}
+    axis = {"title": {"text": f"Δ {measure} ({drawing.better_arrow(measure)})"}, "zeroline": True}
     ranges = [{"range": [low - margin * span, high + margin * span]} for margin in (0.08, 0.28)]
     yaxis, narrow, wide = drawing.name_axes(labels, MAX_NAMES, range=[len(rows) - 0.5, -0.5])
     return Plot(
@@ -356,9 +355,8 @@ def _evenly_spaced(total: int) -> tuple[range, list[str]]:
 def _bars(
     differences: Sequence[float], ranks: Sequence[int], measure: str, *, orientation: str = "v", **options: Any
 ) -> go.Bar:
-    """Return bars colored as better or worse according to the sign and the measure's direction."""
-    lower = better(measure) == "lower"
-    colors = [BETTER if (value > 0) != lower else WORSE for value in differences]
+    """Return bars colored by the sign and the measure's direction. Single queries are not tested."""
+    colors = [BLUE if (value > 0) != (better(measure) == "lower") else PURPLE for value in differences]
     lengths = [round(value, 6) for value in differences]
     x, y = (lengths, ranks) if orientation == "h" else (ranks, lengths)
     return go.Bar(x=x, y=y, orientation=orientation, marker={"color": colors, "line_width": 0}, **options)

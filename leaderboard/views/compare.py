@@ -8,7 +8,6 @@ from django.urls import reverse
 from django.utils.html import format_html_join
 from django.views.decorators.http import require_safe
 
-from evaluation.statistics.randomisation import CORRECTION, TEST
 from leaderboard.boards.columns.marks import SEEDS_NOTE
 from leaderboard.boards.state import BoardState, last_value
 from leaderboard.comparison.pairs import PairComparison, compare_by_query, compare_slices, overlaps
@@ -66,11 +65,15 @@ def compare_systems(request: HttpRequest) -> HttpResponse:
     if request.GET.urlencode() and view.systems != tuple(values):  # Shorten the URL of a submitted form.
         if not values[0]:  # In the form of a new comparison, the user has not chosen a reference.
             view = view.with_baseline_first()
-        return redirect(reverse("compare") + view.query_string())
+        return redirect(_url(view))
     if not view.systems:
         context = {"ready_made": suggested_comparisons()}
     context = {"options": options, **_form(view, choices), **context}
     return render(request, "leaderboard/compare.html", context)
+
+
+def _url(view: CompareState) -> str:
+    return reverse("compare") + view.query_string()
 
 
 def _error(request: HttpRequest, error: UnknownChoice, choices: dict[str, SystemChoice]) -> dict[str, Any]:
@@ -100,16 +103,12 @@ def _error(request: HttpRequest, error: UnknownChoice, choices: dict[str, System
 
 def _form(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any]:
     """Return the context of the form: the selected systems, with links that remove each or move it to the front."""
-    path, choices_by_slug = reverse("compare"), distinct_choices(view.systems, choices)
+    choices_by_slug = distinct_choices(view.systems, choices)
     return {
         "section": "compare",
         "view": view,
         "systems": [
-            (
-                choices_by_slug[slug],
-                path + view.without_system(slug).query_string(),
-                path + view.with_first_system(slug).query_string(),
-            )
+            (choices_by_slug[slug], _url(view.without_system(slug)), _url(view.with_first_system(slug)))
             for slug in view.systems
         ],
         "example": next((choice.label for choice in choices.values()), ""),
@@ -121,17 +120,14 @@ def _form(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any
 def _context(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any]:
     """Return the context of a comparison of two or more systems: rows of datasets, and details of one dataset."""
     comparison = compare(view.systems, entries_of_systems(view.systems), view.measure, view.benchmark)
-    path = reverse("compare")
     return {
         "comparison": comparison,
         "rows": [
-            (row, path + view.with_values(dataset=row.slug).query_string() + "#by-query" if row.tested else "")
+            (row, _url(view.with_values(dataset=row.slug)) + "#by-query" if row.tested else "")
             for row in comparison.rows
         ],
         "reasons": datasets_by_footnote(comparison.rows),
         "seeds_note": SEEDS_NOTE if any(cell.spread for row in comparison.rows for cell in row.cells) else "",
-        "test": TEST,
-        "correction": CORRECTION,
         **_one_dataset(view, comparison, distinct_choices(view.systems, choices)),
     }
 
@@ -166,7 +162,6 @@ def _one_dataset(view: CompareState, comparison: Comparison, choices: dict[str, 
     pair = compare_by_query(collection, [by_slug[view.systems[0]], by_slug[other_slug]], row.measure)
     compared_rows = [entries[pk] for _, pk in compared_entries]
     shared_documents = overlaps(collection, compared_rows)
-    path = reverse("compare")
     return {
         "one": row,
         **(_pair(pair, choices[view.systems[0]], choices[other_slug]) if pair else {}),
@@ -175,11 +170,7 @@ def _one_dataset(view: CompareState, comparison: Comparison, choices: dict[str, 
         "other": choices[other_slug],
         "pair_slugs": [view.systems[0], other_slug],
         "others": [
-            (
-                choices[slug],
-                slug == other_slug,
-                f"{path}{view.with_values(dataset=row.slug, other=slug).query_string()}#by-query",
-            )
+            (choices[slug], slug == other_slug, _url(view.with_values(dataset=row.slug, other=slug)) + "#by-query")
             for slug in other_slugs
         ],
         "min_tested": MIN_TESTED,
@@ -203,8 +194,5 @@ def _pair(pair: PairComparison, first: SystemChoice, other: SystemChoice) -> dic
         "difference": numbers.signed(result.difference, numbers.DECIMALS),
         "low": numbers.signed(result.low, numbers.DECIMALS),
         "high": numbers.signed(result.high, numbers.DECIMALS),
-        "sides": [
-            {"name": other.name, "queries": pair.second_wins, "direction": "up"},
-            {"name": first.name, "queries": pair.first_wins, "direction": "down"},
-        ],
+        "sides": [(other.name, pair.second_wins), (first.name, pair.first_wins)],
     }

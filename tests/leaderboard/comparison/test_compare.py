@@ -224,7 +224,7 @@ def test_a_pair_has_both_p_values_of_its_board() -> None:
         f"{third.p_baseline_corrected:.3f} (Holm, 4 vs baseline)",
     )
     of_third = found.entries[entries["Third"].pk].p_best_corrected
-    assert texts("First", "Third")[1] == f"{of_third:.3f} (Holm, 10 pairs)"
+    assert texts("First", "Third")[1] == f"{of_third:.3f} (Westfall–Young, 10 pairs)"
     _, corrected, told = texts("Second", "Third")
     assert not corrected, "a single pair that is on no board needs no correction"
     assert re.fullmatch(r"p = 0\.\d{3} for this pair\.", told)
@@ -388,7 +388,7 @@ def test_the_figure_draws_the_differences_from_the_largest_down(slugs: tuple[str
     assert differences == sorted(differences, reverse=True)
     assert len(differences) == 2
     assert sorted(plot.layout["yaxis"]["ticktext"]) == ["query number 1", "query number 2"]
-    assert plot.layout["xaxis"]["title"]["text"] == "Δ nDCG@10; newcomer is better on the right"
+    assert plot.layout["xaxis"]["title"]["text"] == "Δ nDCG@10 (better →)"
     links = plot.data[0]["meta"]["links"]
     assert links == list(plot.table.links) == [f"/datasets/tiny/queries/{name}/" for name in column(plot, "Query")]
     assert "2 won by newcomer, 0 tied, 0 lost" in plot.caption
