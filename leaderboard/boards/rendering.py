@@ -545,7 +545,7 @@ class RowHeads(NamedTuple):
         address = f"/systems/{entry.slug}/" if entry.slug not in self.without_page else ""
         if entry.visibility == "private":
             address = address and entry.submission and f"/submissions/{entry.submission}/"
-        name = cached_escape(entry.system).replace(" = ", "\u00a0=\u00a0")
+        name = cached_escape(entry.system).replace(" = ", "\u00a0=\u00a0").replace("/", "/<wbr>").replace("_", "_<wbr>")
         if address:
             name = f'<a href="{address}">{name}</a>'
         return (

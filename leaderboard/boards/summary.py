@@ -248,7 +248,7 @@ class _Leader:
                 lead = _("%(lead)s when tested alone") % {"lead": lead}
         if self._has_other_rankings:
             lead = _("%(lead)s among results of %(source)s") % {"lead": lead, "source": ranking_source(self.best)}
-        if equal := sum(_number(row, self.key) == self.score for row in self.rows) - 1:
+        if equal := len({row.entry.slug for row in self.rows if _number(row, self.key) == self.score}) - 1:
             ties = ngettext("ties with %(count)s other at %(score)s", "ties with %(count)s others at %(score)s", equal)
             ties %= {"count": apnumber(equal), "score": format_value(self.score, 3)}
             lead = ties if self.best.entry.is_baseline or not relative else f"{ties}, {lead}"
@@ -343,7 +343,9 @@ class _Leader:
         judged = _number(self.best, "Judged@10")
         if judged is None:
             return ""
-        return _("%(share)d%% of the best system’s top 10") % {"share": round(100 - 100 * judged)}
+        return _("%(share)d%% of the best system’s top 10, scored as not relevant") % {
+            "share": round(100 - 100 * judged)
+        }
 
     def _lead_part(self, relative: float | None, tied_baseline: Row | None) -> Part:
         """Return the lead over the baseline, and whether it is significant if such results are tested.

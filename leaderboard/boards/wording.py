@@ -55,7 +55,7 @@ def p_text(p: float) -> str:
 def p_values_text(statement: Statement) -> str:
     """Return the known p-values: `p = 0.037, Holm-corrected p = 0.110`. A single comparison needs no correction.
 
-    The text says if a difference is significant only because the tests of all pairs separate it from all others.
+    The text says if a difference is significant after correction only in the tests of all pairs.
     """
     if statement.p is None:
         return ""
@@ -63,18 +63,18 @@ def p_values_text(statement: Statement) -> str:
         return _("p %(p)s") % {"p": p_text(statement.p)}
     facts = {"p": p_text(statement.p), "correction": CORRECTION, "corrected": p_text(statement.p_corrected)}
     text = _("p %(p)s, %(correction)s-corrected p %(corrected)s")
-    if significance_word(statement) == _("significant") and not statement.holds_after_correction:
-        text = _("%(text)s; separated from all others by the tests of all pairs") % {"text": text}
+    if statement.is_kept_by_pairs:
+        text = _("%(text)s; Westfall–Young over all pairs separates it from all others") % {"text": text}
     return text % facts
 
 
 def significance_word(statement: Statement) -> str:
-    """Return whether the difference from the baseline is significant, and whether only before correction."""
+    """Return whether the difference from the baseline is significant, and whether only in some of the tests."""
     if not (statement.better or statement.worse):
         return _("not significant")
     if statement.is_lost_by_correction:
         return _("significant only before %(correction)s correction") % {"correction": CORRECTION}
-    return _("significant")
+    return _("significant over all pairs") if statement.is_kept_by_pairs else _("significant")
 
 
 def significance_text(statement: Statement, delta: float | None, measure: str) -> str:

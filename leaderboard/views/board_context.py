@@ -11,12 +11,13 @@ from itertools import groupby
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from django.http import QueryDict
 from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
 from evaluation.statistics.ladder import PUBLIC_STEP
-from leaderboard.boards import rendering
+from leaderboard.boards import pages, rendering
 from leaderboard.boards.columns.about import FILE_SIZE, SIZE
 from leaderboard.boards.columns.costs import WITH_SPREAD
 from leaderboard.boards.columns.significance import COLUMN_NAMES, INTERVAL, RANKS, WINS
@@ -106,6 +107,7 @@ class _BoardPage:
                 if board.machines or state.weights
             ],
             "chips": list(self._chips()),
+            "removals": () if board.rows else list(self._removals()),
             "hidden_fields": self._hidden_fields(),
             "quick_filters": list(self._quick_filters()),
             "picker": self._picker(),
@@ -333,6 +335,15 @@ class _BoardPage:
         _, kind, slug, *_ = self.path.split("/")
         scope = [("benchmark", slug)] if kind == "benchmarks" else []
         return "/compare/?" + urlencode([*(("system", slug) for slug in slugs), *scope])
+
+    def _removals(self) -> Iterator[tuple[FilterChip, int]]:
+        """Yield the choices without which the present board would have rows, with the number of these rows."""
+        _, kind, slug, *_ = self.path.split("/")
+        read_page = pages.benchmark_page if kind == "benchmarks" else pages.dataset_page
+        for chip in self._chips():
+            page = read_page(slug, BoardState.from_parameters(QueryDict(chip.href.partition("?")[2])))
+            if page and page.board.found:
+                yield chip, page.board.found
 
     def _chips(self) -> Iterator[FilterChip]:
         """Yield all choices that filter rows or change columns, each with the view without it."""

@@ -87,6 +87,11 @@ class Statement:
         first, last = self.ranks or (0, 1)
         return bool(self.better or self.worse) and (self.p_corrected or 0) >= ALPHA and first < last
 
+    @property
+    def is_kept_by_pairs(self) -> bool:
+        """Whether only the tests of all pairs show the difference from the baseline after correction."""
+        return bool(self.better or self.worse) and (self.p_corrected or 0) >= ALPHA and not self.is_lost_by_correction
+
 
 UNKNOWN = Statement()
 

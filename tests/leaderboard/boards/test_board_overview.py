@@ -254,6 +254,17 @@ def test_long_sections_of_reported_rows_show_ten_rows_until_all_are_asked_for(cl
     assert "Show all 1" not in text(client, f"/datasets/{dataset.slug}/?q=short")
 
 
+def test_an_empty_board_names_the_filters_whose_removal_would_fill_it(client: Client) -> None:
+    dataset, paper = scored_dataset(slug="few"), make_source("paper")
+    for number in range(3):
+        report(dataset, paper, f"org/model_{number}", ndcg=0.1)
+    assert ">org/<wbr>model_<wbr>0</a>" in text(client, "/datasets/few/")
+    page = text(client, "/datasets/few/?q=nothing&architecture=lexical")
+    assert "The filter “nothing” excludes 3 rows." in page
+    assert '<a href="/datasets/few/?architecture=lexical">Remove it</a>' in page
+    assert page.count("Remove it") == 1, "without the other filter, the board is empty, too"
+
+
 def test_what_no_column_shows_stands_under_the_name(client: Client, demo: Dataset) -> None:
     page = text(client, "/datasets/demo/")
     assert re.search(r'<small><span class="by">Team \d+</span><span class="kind">\s· dense</span></small>', page)

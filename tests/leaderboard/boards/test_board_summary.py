@@ -15,7 +15,7 @@ from leaderboard.boards.forest import ForestRow, draw_forest
 from leaderboard.boards.summary import _percents
 from leaderboard.boards.wording import p_values_text, significance_word
 from leaderboard.core.text.numbers import signed
-from leaderboard.models import Dataset, Qrels, System
+from leaderboard.models import Dataset, Entry, Qrels, System
 from leaderboard.results.reported_facts import COST_UNIT, make_figure
 from leaderboard.results.significance.statements import Statement, statements
 from leaderboard.systems.challenges import raise_challenge, retract_challenge
@@ -305,7 +305,7 @@ def test_the_share_of_unjudged_documents_is_shown_without_a_bound(client: Client
     dataset = scored_dataset(measures=["nDCG@10"])
     score(dataset, "First", ndcg=0.5, **{"Hole@10": 0.07})
     text = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()["summary"]["text"]
-    assert "Unjudged documents: 7% of the best system’s top 10. " in text
+    assert "Unjudged documents: 7% of the best system’s top 10, scored as not relevant. " in text
 
 
 def test_an_open_challenge_of_the_best_system_is_quoted_with_a_link(client: Client) -> None:
@@ -349,7 +349,7 @@ def test_a_lead_over_a_baseline_that_all_pairs_do_not_separate_says_how_both_can
     assert '<b class="up">' not in page
     assert "significant" not in verdict(page)
     card = one_line(client.get("/").content.decode())
-    assert "Not separable from 4 other systems, BM25 among them, when all pairs are tested" in card
+    assert "Not separable from the best: 4 others, among them BM25" in card
     assert '<span class="up">' not in card
 
 
@@ -562,6 +562,18 @@ def test_a_shared_best_score_is_a_tie_and_no_lead(client: Client) -> None:
     assert words_of(page.content.decode(), "headline") == "BM25 ties with one other at 0.400."
 
 
+def test_a_system_in_two_configurations_ties_once(client: Client) -> None:
+    dataset, paper = scored_dataset(measures=["nDCG@10"]), make_source("paper")
+    report(dataset, paper, "First", ndcg=0.4)
+    report(dataset, paper, "Second", ndcg=0.4)
+    Entry.objects.filter(system__name="Second").update(configuration="4 GPUs")
+    report(dataset, paper, "Second", ndcg=0.4)
+    page = client.get(f"/datasets/{dataset.slug}/").content.decode()
+    assert words_of(page, "headline") == "First ties with one other at 0.400."
+    benchmark_of(dataset)
+    assert 'id="figure-pareto"' not in client.get("/benchmarks/all/").content.decode(), "nobody reports a cost"
+
+
 def test_a_forest_plot_has_a_band_of_the_differences_that_are_not_significant() -> None:
     rows = [ForestRow("First", 0.1, None, "best"), ForestRow("BM25", 0.0, None, "baseline")]
     assert "band" not in draw_forest(rows, "nDCG@10", "BM25")
@@ -597,9 +609,9 @@ def test_the_numbers_of_a_lead_have_the_same_decimals() -> None:
 
 def test_a_significant_lead_with_a_large_corrected_p_value_states_its_reason() -> None:
     statement = Statement(better=True, p=0.016, p_corrected=0.078, comparisons=5, ranks=(1, 1))
-    reason = "; separated from all others by the tests of all pairs"
+    reason = "; Westfall–Young over all pairs separates it from all others"
     p_values = "p = 0.016, Holm-corrected p = 0.078"
-    assert (significance_word(statement), p_values_text(statement)) == ("significant", p_values + reason)
+    assert (significance_word(statement), p_values_text(statement)) == ("significant over all pairs", p_values + reason)
     lost = replace(statement, ranks=(1, 2))
     assert significance_word(lost) == "significant only before Holm correction"
     assert p_values_text(lost) == p_values
