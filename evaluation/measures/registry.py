@@ -285,7 +285,7 @@ _ALL_FAMILIES = (
     ),
     Family(
         "nDCG", partial(formulas.ndcg, exponential=True), references.exponential_ndcg,
-        "nDCG with exponential gains (2^grade − 1), as is common in web search.",
+        "nDCG with exponential gains, as is common in web search.",
         "Σ_{i≤k} (2^{g_i} − 1) / log₂(i + 1), divided by the same sum over the ideal ranking",
         "Burges et al., ICML 2005", "optional", binary=False, parameter="dcg='exp-log2'",
         aliases=("ndcg_burges@{k}", "ndcg_burges"), depth=_HIGHEST_CUTOFF,

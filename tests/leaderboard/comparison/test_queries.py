@@ -160,6 +160,14 @@ def test_systems_are_chosen_by_the_address_and_private_results_are_not_there(cli
     assert "kept back" not in page
 
 
+def test_ranks_that_few_systems_have_are_folded_on_phones(client: Client, dataset: Dataset) -> None:
+    for name in ("third", "fourth", "fifth"):
+        run_for(dataset, name, GOOD | {"q1": ["d1"]})
+    page = client.get("/datasets/tiny/queries/q1/").content.decode()
+    assert page.count('<tr class="is-sparse">') == 2, "three of five systems have one document"
+    assert "Show all ranks" in page
+
+
 def test_pages_take_as_many_queries_for_many_systems_as_for_few(client: Client, dataset: Dataset) -> None:
     def queries(address: str) -> int:
         clear_page_cache()
