@@ -97,18 +97,16 @@ class _ScoredRows:
         }
 
 
-def _has_common_cost(board: Board) -> bool:
-    """Return whether enough rows of a board have a common cost."""
+def has_costs(board: Board) -> bool:
+    """Return whether enough rows of a dataset's board have a common cost, or any row of a benchmark's board has one.
+
+    A benchmark's board lacks some of the costs that publications report.
+    """
     other_keys = {SIZE.key, *(COST_AXES[axis][0] for axis in STATED_AXES)}
     keys = [column.key for column in board.columns if column.group.startswith(EFFICIENCY) or column.key in other_keys]
-    rows = drawing.comparable_rows(board)
+    rows = board.rows if board.views else drawing.comparable_rows(board)
     counts = (len(drawing.majority_kind([row for row in rows if row.value(key)])[0]) for key in keys)
-    return max(counts, default=0) >= drawing.MIN_SYSTEMS
-
-
-def has_costs(board: Board, datasets: Sequence[int]) -> bool:
-    """Return whether systems have a cost on the board or, which a benchmark's board may lack, in publications."""
-    return _has_common_cost(board) or any(reported_figures(axis, datasets, None) for axis in REPORTED_NAMES)
+    return max(counts, default=0) >= (1 if board.views else drawing.MIN_SYSTEMS)
 
 
 def build(request: FigureRequest) -> Plot:
@@ -448,6 +446,5 @@ PARETO = Figure(
             ),
         ),
     },
-    drawable=lambda board: bool(board.views) or _has_common_cost(board),
-    has_data=has_costs,
+    drawable=has_costs,
 )
