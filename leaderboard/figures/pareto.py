@@ -98,13 +98,13 @@ class _ScoredRows:
 
 
 def has_costs(board: Board) -> bool:
-    """Return whether enough rows of a dataset's board have a common cost, or any row of a benchmark's board has one.
+    """Return whether enough rows of a dataset's board have a common cost, or any comparable row of a benchmark has one.
 
     A benchmark's board lacks some of the costs that publications report.
     """
     other_keys = {SIZE.key, *(COST_AXES[axis][0] for axis in STATED_AXES)}
     keys = [column.key for column in board.columns if column.group.startswith(EFFICIENCY) or column.key in other_keys]
-    rows = board.rows if board.views else drawing.comparable_rows(board)
+    rows = drawing.comparable_rows(board)
     counts = (len(drawing.majority_kind([row for row in rows if row.value(key)])[0]) for key in keys)
     return max(counts, default=0) >= (1 if board.views else drawing.MIN_SYSTEMS)
 
