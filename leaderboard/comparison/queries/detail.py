@@ -133,7 +133,7 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
         "correct_answers": correct_answers,
         "has_responses": bool(responses),
         "rankings": rankings,
-        "rows": [(row, 2 * row.count(None) > len(row)) for row in padded_rows],  # Most rankings may be shorter.
+        "rows": [(row, 2 * row.count(None) > len(row)) for row in padded_rows],  # True: most rankings are shorter.
         "judged": [documents[name] for name in shown_judged],
         "judged_total": len(grades),
         "relevant_total": sum(grade >= dataset.relevance_level for grade in grades.values()),
