@@ -133,7 +133,8 @@ class _Leader:
             parts.append(Part(_("Not separable from the best"), reason))
         is_safe = self._exceeds_bound()
         if unjudged := self._unjudged_documents(is_safe):
-            parts.append(Part(_("Unjudged documents"), unjudged, "warn" if is_safe is False else ""))
+            share = "" if is_safe is None else self._unjudged_share
+            parts.append(Part(_("Unjudged documents"), unjudged, "warn" if is_safe is False else "", share))
         if is_reported:
             origin = _("public; the scores are copied from %(source)s and not recomputed")
             parts.append(Part(_("Judgments"), origin % {"source": best.value("by")}))
@@ -147,8 +148,8 @@ class _Leader:
             label = _("Best reported by %s") % ranking_source(best)
         if is_filtered and total > 1:
             label = _("%(label)s of all %(total)d systems") % {"label": label, "total": total}
-        marks = _("manual") if best.entry.run_type == "manual" else "", _("challenged") if best.entry.challenged else ""
-        details = ", ".join(filter(None, [best.entry.team, *marks]))
+        is_manual = best.entry.run_type == "manual"
+        details = ", ".join(filter(None, [best.entry.team, _("manual") if is_manual else ""]))
         least = (board.statements.least_difference(board.measure) or 0.0) * (-1 if self.lower else 1)
         return Summary(
             label,
@@ -248,10 +249,16 @@ class _Leader:
                 lead = _("%(lead)s when tested alone") % {"lead": lead}
         if self._has_other_rankings:
             lead = _("%(lead)s among results of %(source)s") % {"lead": lead, "source": ranking_source(self.best)}
-        if equal := len({row.entry.slug for row in self.rows if _number(row, self.key) == self.score}) - 1:
-            ties = ngettext("ties with %(count)s other at %(score)s", "ties with %(count)s others at %(score)s", equal)
-            ties %= {"count": apnumber(equal), "score": format_value(self.score, 3)}
+        equal = {row.entry.slug: row.entry.system for row in self.rows if _number(row, self.key) == self.score}
+        del equal[self.best.entry.slug]
+        if equal:
+            name, *more = equal.values()
+            others = _("%(count)s others") % {"count": apnumber(len(equal))} if more else name
+            ties = _("ties with %(others)s at %(score)s")
+            ties %= {"others": others, "score": format_value(self.score, 3)}
             lead = ties if self.best.entry.is_baseline or not relative else f"{ties}, {lead}"
+        if self.best.entry.challenged:
+            lead = _("(challenged) %(lead)s") % {"lead": lead}
         if not self.board.statements.tied_with_best(self.board.measure) or len(self.rows) < 2:
             return lead
         count = len(self.tied) or len(self.rows) - 1
@@ -263,8 +270,8 @@ class _Leader:
             )
         else:
             ties = ngettext(
-                "%(lead)s; the other ranked system can be separated from it",
-                "%(lead)s; all %(count)s other ranked systems can be separated from it",
+                "%(lead)s; the other system can be separated from it",
+                "%(lead)s; all %(count)s others can be separated from it",
                 count,
             )
         return ties % {"lead": lead, "count": apnumber(count)}
@@ -283,7 +290,8 @@ class _Leader:
     def _lead_certainty(self, ends: Sequence[str]) -> str:
         """Return the lead's interval in percent if its `ends` are known, or else the result of its test."""
         if ends:
-            return _("95%% CI %(low)s to %(high)s%%") % {"low": ends[0], "high": ends[1]}
+            interval = _("95%% CI %(low)s to %(high)s%%") % {"low": ends[0], "high": ends[1]}
+            return _("%s, uncorrected") % interval if self.statement.is_lost_by_correction else interval
         if self.statement.better is None:
             return _("reported, not tested") if self.best.ranked_in == REPORTED else self._untested_lead
         return significance_word(self.statement)
@@ -340,12 +348,15 @@ class _Leader:
             return _("not reported, because the judgments are hidden")
         if self.best.ranked_in == REPORTED:
             return _("unknown for reported results")
+        share = self._unjudged_share
+        return _("%(share)s, scored as not relevant") % {"share": share} if share else ""
+
+    @property
+    def _unjudged_share(self) -> str:
+        """Share of unjudged documents among the top 10 of the best system; empty if it is unknown."""
         judged = _number(self.best, "Judged@10")
-        if judged is None:
-            return ""
-        return _("%(share)d%% of the best system’s top 10, scored as not relevant") % {
-            "share": round(100 - 100 * judged)
-        }
+        facts = {"share": round(100 - 100 * (judged or 0.0))}
+        return "" if judged is None else _("%(share)d%% of the best system’s top 10") % facts
 
     def _lead_part(self, relative: float | None, tied_baseline: Row | None) -> Part:
         """Return the lead over the baseline, and whether it is significant if such results are tested.
