@@ -5,7 +5,7 @@ Lucene's BM25Similarity: idf = ln(1 + (N − df + 0.5) / (df + 0.5)), where N co
 a term adds idf × tf / (tf + k1 × (1 − b + b × length / mean length)), with lengths rounded to one byte. Repeated query
 terms count once for each occurrence.
 
-Compared with bm25s, searching takes 0.96 of the CPU time, and indexing takes 0.41 of it and half of the memory
+Compared with bm25s, searching takes 0.88 of the CPU time, and indexing takes 0.38 of it and half of the memory
 (docs/measurements/speed.md).
 
 RM3 expands the query with terms of the top documents and searches again: N. Abdul-Jaleel et al., "UMass at TREC 2004:

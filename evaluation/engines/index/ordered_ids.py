@@ -103,7 +103,7 @@ class OrderedIds:
     def __init__(self, folder: Path) -> None:
         self.ranks: Ranks = map_array(folder / "ranks.npy")
         self._ids = Strings(folder, "ids")
-        self._is_cached = 4 * len(self._ids) * self._ids.max_length <= _MAX_CACHED
+        self._is_cached = 4 * len(self._ids) * self._ids.max_length <= _MAX_CACHED  # four bytes per character
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -139,7 +139,7 @@ class OrderedIds:
     @cached_property
     def _cached_ids(self) -> NDArray[np.str_]:
         """The ids in rows of equal width, which are read faster than strings in a list."""
-        return np.array([str(identifier, "utf-8") for identifier in self._ids], np.str_)
+        return np.fromiter((str(name, "utf-8") for name in self._ids), f"U{max(self._ids.max_length, 1)}", len(self))
 
     @cached_property
     def _cached_numbers(self) -> dict[str, int]:
