@@ -244,9 +244,13 @@ class _Leader:
             lead = _("leads %(baseline)s by %(percent)s") if is_ahead else _("is %(percent)s behind %(baseline)s")
             percent, *ends = _percents(abs(relative), *self._lead_ends(relative))
             lead %= {"baseline": self.board.baseline, "percent": f"{percent}%"}
-            lead += f" ({self._lead_certainty(ends)})"
+            certainty = self._lead_certainty(ends)
             if tied_baseline is not None:
-                lead = _("%(lead)s when tested alone") % {"lead": lead}
+                lead = _("%(lead)s (%(certainty)s) when tested alone") % {"lead": lead, "certainty": certainty}
+            elif ends and self.statement.is_lost_by_correction:
+                lead = _("%(lead)s (%(certainty)s, uncorrected)") % {"lead": lead, "certainty": certainty}
+            else:
+                lead = f"{lead} ({certainty})"
         if self._has_other_rankings:
             lead = _("%(lead)s among results of %(source)s") % {"lead": lead, "source": ranking_source(self.best)}
         equal = {row.entry.slug: row.entry.system for row in self.rows if _number(row, self.key) == self.score}
@@ -290,8 +294,7 @@ class _Leader:
     def _lead_certainty(self, ends: Sequence[str]) -> str:
         """Return the lead's interval in percent if its `ends` are known, or else the result of its test."""
         if ends:
-            interval = _("95%% CI %(low)s to %(high)s%%") % {"low": ends[0], "high": ends[1]}
-            return _("%s, uncorrected") % interval if self.statement.is_lost_by_correction else interval
+            return _("95%% CI %(low)s to %(high)s%%") % {"low": ends[0], "high": ends[1]}
         if self.statement.better is None:
             return _("reported, not tested") if self.best.ranked_in == REPORTED else self._untested_lead
         return significance_word(self.statement)
