@@ -254,6 +254,7 @@ def test_lists_name_the_searched_columns_and_show_states_as_badges(admin_client:
     page = one_line(admin_client.get("/admin/leaderboard/dataset/").content.decode())
     assert 'placeholder="Name, slug, task, domain"' in page
     assert '<span class="badge is-published">published</span>' in page
+    assert '<details class="all-pages"><summary>Curation menu</summary>' in page
 
 
 def test_an_empty_list_explains_itself(admin_client: Client) -> None:
