@@ -268,6 +268,15 @@ def test_a_figure_that_compares_fewer_than_three_systems_is_left_out_and_named(c
     assert page.index('id="figure-deltas"') < page.index('id="figure-pareto"')
 
 
+def test_pages_without_figures_give_the_reason_and_fold_the_list(client: Client) -> None:
+    for hidden, reason in ((True, "the judgments are hidden, and"), (False, "the board has too few values.")):
+        dataset = scored_dataset(hidden=hidden)
+        score(dataset, "First", ndcg=0.4)
+        page = " ".join(client.get(dataset.get_absolute_url()).content.decode().split())
+        assert f"No figure can be drawn: {reason}" in page
+        assert '<summary>Figures left out</summary> <p class="small muted omitted-figures">' in page
+
+
 def test_systems_with_a_single_dataset_are_not_compared_over_a_benchmark(client: Client) -> None:
     datasets = [scored_dataset(name=name, task=name) for name in ("First", "Second")]
     benchmark_of(*datasets)
