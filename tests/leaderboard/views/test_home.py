@@ -173,6 +173,9 @@ def test_boards_are_filtered_by_words(client: Client) -> None:
     assert "TREC-COVID" not in found
     assert 'value="open BUG"' in found
     assert ">BEIR</a></th>" in client.get("/benchmarks/?q=beir").content.decode()
+    assert '<details class="facets-fold"><summary>Filters</summary>' in one_line(page)
+    assert '<details class="facets-fold" open>' in found
+    assert '<details class="facets-fold" open>' in client.get("/benchmarks/?sort=name").content.decode()
 
 
 def test_documents_are_pages_whose_links_and_anchors_lead_somewhere(client: Client) -> None:
