@@ -263,6 +263,10 @@ def test_an_empty_board_names_the_filters_whose_removal_would_fill_it(client: Cl
     assert "The filter “nothing” excludes 3 rows." in page
     assert '<a href="/datasets/few/?architecture=lexical">Remove it</a>' in page
     assert page.count("Remove it") == 1, "without the other filter, the board is empty, too"
+    assert "Show all 3" in page
+    page = text(client, "/datasets/few/?q=nothing")
+    assert '<a href="/datasets/few/">Remove it</a>' in page
+    assert "Show all 3" not in page
 
 
 def test_what_no_column_shows_stands_under_the_name(client: Client, demo: Dataset) -> None:
