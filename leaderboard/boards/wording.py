@@ -53,9 +53,10 @@ def p_text(p: float) -> str:
 
 
 def p_values_text(statement: Statement) -> str:
-    """Return the known p-values: `p = 0.037, Holm-corrected p = 0.110`. A single comparison needs no correction.
+    """Return the known p-values: `p = 0.037, Holm-corrected p = 0.110`, or one if both have the same text.
 
-    The text says if a difference is significant after correction only in the tests of all pairs.
+    A single comparison needs no correction. The text says if a difference is significant after correction only in the
+    tests of all pairs.
     """
     if statement.p is None:
         return ""
@@ -63,6 +64,8 @@ def p_values_text(statement: Statement) -> str:
         return _("p %(p)s") % {"p": p_text(statement.p)}
     facts = {"p": p_text(statement.p), "correction": CORRECTION, "corrected": p_text(statement.p_corrected)}
     text = _("p %(p)s, %(correction)s-corrected p %(corrected)s")
+    if facts["p"] == facts["corrected"]:
+        text = _("p %(p)s before and after %(correction)s correction")
     if statement.is_kept_by_pairs:
         text = _("%(text)s; Westfall–Young over all pairs separates it from all others") % {"text": text}
     return text % facts

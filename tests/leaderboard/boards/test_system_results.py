@@ -47,8 +47,8 @@ def test_a_result_has_what_its_datasets_board_says_of_it(client: Client) -> None
     page = client.get(f"/systems/{slugs['Last']}/").content.decode()
     assert '<span class="unit">95% interval</span>' in page
     assert (
-        "3rd of 3 with nDCG@10 0.200; −50.0% vs BM25 (significant: p &lt; 0.001, Holm-corrected "
-        "p &lt; 0.001); separable from all others" in one_line(page)
+        "3rd of 3 with nDCG@10 0.200; −50.0% vs BM25 (significant: p &lt; 0.001 before and after "
+        "Holm correction); separable from all others" in one_line(page)
     )
     assert any(re.search(r"0\.200 0\.\d{3}–0\.\d{3}$", cell) for cell in cells(page, "Judged"))
     found = cells(folded(page, "tests"), "Judged")

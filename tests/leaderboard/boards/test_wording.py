@@ -11,6 +11,8 @@ def test_a_difference_that_correction_loses_is_called_significant_only_before_co
     )
     holds = Statement(better=True, worse=False, p=0.001, p_corrected=0.017, comparisons=17)
     assert significance_text(holds, 0.1, "nDCG@10") == "significant: p = 0.001, Holm-corrected p = 0.017"
+    same = Statement(better=True, worse=False, p=0.0001, p_corrected=0.0006, comparisons=6)
+    assert significance_text(same, 0.1, "nDCG@10") == "significant: p < 0.001 before and after Holm correction"
     close = Statement(better=True, worse=False, p=0.0484, p_corrected=0.0496, comparisons=17)
     assert significance_text(close, 0.1, "nDCG@10") == "significant: p = 0.048, Holm-corrected p = 0.0496"
     beyond = Statement(better=True, worse=False, p=0.049996, p_corrected=0.0503, comparisons=17)
