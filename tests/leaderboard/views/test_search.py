@@ -105,6 +105,10 @@ def test_a_mistyped_name_or_address_leads_to_similar_ones(client: Client, conten
     content.save()
     assert "Did you mean" not in client.get("/search/?q=zzzz").content.decode()
     assert '<a href="/search/?q=Quokka">Quokka</a>' in client.get("/search/?q=qoukka").content.decode()
+    score(content, make_system("Quokka +BM25"), ndcg=0.3)
+    near = client.get("/search/?q=bm26").content.decode()
+    assert '<a href="/search/?q=BM25">BM25</a>?' in near
+    assert "+BM25</a>" not in near
     for path in ("/datasets/quokka-qestions/", "/dataset/quokka-questions/board"):
         answer = client.get(path)
         assert answer.status_code == 404
