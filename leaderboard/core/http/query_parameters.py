@@ -23,6 +23,9 @@ TRACKING_PARAMETERS = {
 #: The packages with views that declare their parameters.
 _CHECKED_PACKAGES = ("leaderboard.", "submissions.")
 
+#: Maximum length of a parameter with its value in the button that removes it; longer ones are named without the value.
+_MAX_SHOWN = 40
+
 V = TypeVar("V")
 Names = Callable[..., Iterable[str]]
 
@@ -85,12 +88,12 @@ def _refusal(request: HttpRequest, error: UnknownChoice) -> HttpResponse:
         links = [(choice, _corrected_url(request, error, choice)) for choice in error.choices]
         unknown_name = error.value if isinstance(error, UnknownParameter) else error.parameter
         rest = request.GET.copy()
-        rest.pop(unknown_name, None)
+        given = "=".join((unknown_name, *rest.pop(unknown_name, [])[:1]))
         context = {
             "error": error,
             "near": [link for link in links if link[0] in error.near],
-            "links": links,
-            "unknown": unknown_name,
+            "links": [link for link in links if link[0] not in error.near],
+            "unknown": given if len(given) <= _MAX_SHOWN else unknown_name,
             "rest": _address(request, rest),
         }
         response = render(request, "leaderboard/unknown_choice.html", context, status=400)
