@@ -229,7 +229,7 @@ def quote(text: bytes, max_characters: int = QUOTED_CHARACTERS) -> str:
 
 
 def quotation(code: ProblemCode, lines: tuple[int, ...], texts: Mapping[int, bytes]) -> str:
-    """Return `; line 4 has 5 fields: “…”` for the first line of a problem, or an empty string if `texts` lacks it."""
+    """Return "; line 4 has 5 fields: `…`" for the first line of a problem, or an empty string if `texts` lacks it."""
     if code.quote is None or not lines or lines[0] not in texts:
         return ""
     text, description = texts[lines[0]], ""
@@ -237,10 +237,10 @@ def quotation(code: ProblemCode, lines: tuple[int, ...], texts: Mapping[int, byt
     if code == "fields":
         description = code.quote.format(fields=format_count(len(fields), "field")) if fields else "is blank"
     elif len(fields) >= 5:
-        query, document, score = (f"'{quote(fields[place], QUOTED_FIELD_CHARACTERS)}'" for place in (0, 2, 4))
+        query, document, score = (f"`{quote(fields[place], QUOTED_FIELD_CHARACTERS)}`" for place in (0, 2, 4))
         sizes = {"query_bytes": len(fields[0]), "document_bytes": len(fields[2])}
         description = code.quote.format(query=query, document=document, score=score, **sizes)
-    return f"; line {lines[0]:,}{f' {description}' if description else ''}: “{quote(text)}”"
+    return f"; line {lines[0]:,}{f' {description}' if description else ''}{f': `{quote(text)}`' if fields else ''}"
 
 
 def is_header(text: bytes) -> bool:

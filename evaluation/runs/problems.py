@@ -264,6 +264,7 @@ class RunFacts:
     Attributes:
         missing_ids: The first missing queries, if their ids may be shown.
         expects_judged_only: Whether only judged queries are expected.
+        example_document: Id of a document of the corpus, if it may be shown.
         capped_measures: Names of the measures that read more documents than the run has.
     """
 
@@ -274,6 +275,7 @@ class RunFacts:
     expects_judged_only: bool
     maximum_depth: int
     capped_measures: tuple[str, ...] = ()
+    example_document: str = ""
 
     @property
     def unknown_queries(self) -> int:
@@ -359,22 +361,22 @@ class RunFacts:
 
         It is an error above the accepted share of the lines, otherwise a warning.
         """
-        unknown_lines = self.line_count(UNKNOWN_DOCUMENTS)
-        if not unknown_lines.count:
+        if not (count := self.line_count(UNKNOWN_DOCUMENTS).count):
             return
-        share = unknown_lines.count / max(1, self.contents.known_lines)
+        share = count / max(1, self.contents.known_lines)
         hint, effect = "Check that the run was made from this version of the corpus", "; they count as not relevant"
         if too_many := share > UNKNOWN_DOCUMENTS_SHARE:
             limit = f"Up to {UNKNOWN_DOCUMENTS_SHARE:.0%} are accepted."
             hint, effect = f"{limit} {hint}, and that document ids are written as in its corpus file", ""
-        text = f"{share:.1%}" if too_many else f"{share:.2%}"
-        problem = self._problem(UNKNOWN_DOCUMENTS, share=text, effect=effect)
-        yield replace(problem, hint=f"{hint}.", severity="error" if too_many else "warning")
+        problem = self._problem(UNKNOWN_DOCUMENTS, share=f"{share:.{1 if too_many else 2}%}", effect=effect)
+        example = f", such as `{self.example_document}`" if too_many and self.example_document else ""
+        yield replace(problem, hint=f"{hint}{example}.", severity="error" if too_many else "warning")
 
     def _order_problems(self) -> Iterator[Problem]:
         """Yield warnings about depth, ranks, ties, tags, and final texts."""
         contents, depth = self.contents, self.maximum_depth
-        yield from map(self._problem, filter(contents.line_counts.get, (UNRETRIEVED_CITATIONS, CONFIDENCE_RANGE)))
+        codes = (UNRETRIEVED_CITATIONS, CONFIDENCE_RANGE, RANK_ORDER)
+        yield from (self._problem(code) for code in codes if self.line_count(code).count)
         if count := self.line_count(DEPTH).count:
             cut_lines = format_count(contents.cut_lines, "line")
             yield self._problem(DEPTH, queries=format_count(count, "query", "queries"), depth=depth, lines=cut_lines)
@@ -388,8 +390,6 @@ class RunFacts:
             )
             longest = format_count(contents.depth, "document")
             yield self._problem(SHALLOW, len(self.capped_measures), longest=longest, changes=changes, depth=depth)
-        if self.line_count(RANK_ORDER).count:
-            yield self._problem(RANK_ORDER)
         if contents.has_many_ties:
             advice = (
                 "Your scores differ by less than single precision represents, so more digits do not help. Spread "

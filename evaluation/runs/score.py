@@ -40,6 +40,7 @@ class ScoringTarget:
         document_ids: Ids of the corpus, or None to accept any document.
         hidden: Whether reports conceal which queries and documents are judged.
         names_queries: Whether reports may name missing queries, because the dataset's queries are public.
+        example_document: Id of a document of the corpus that reports may show, because the documents are public.
         relevance_level: Lowest grade that counts as relevant in binary measures.
         drop_self_matches: Whether to drop a document with the query's own id, before the cut to `maximum_depth`.
         maximum_depth: Number of documents per query that are scored.
@@ -57,6 +58,7 @@ class ScoringTarget:
     document_ids: DocumentIds | None = None
     hidden: bool = True
     names_queries: bool = False
+    example_document: str = ""
     relevance_level: int = 1
     drop_self_matches: bool = False
     maximum_depth: int = 1000
@@ -226,7 +228,7 @@ class ScoringTarget:
             contents, missing_queries=len(missing_places),
             missing_ids=tuple(islice(nameable_ids, LINES_NAMED)) if self.names_queries else (),
             expected_queries=int(np.count_nonzero(is_expected)), expects_judged_only=judged_only,
-            maximum_depth=self.maximum_depth,
+            maximum_depth=self.maximum_depth, example_document=self.example_document,
             capped_measures=() if contents.ranks_citations else self.capped_measures(contents.depth),
         )  # fmt: skip
         statistics = RunStatistics(

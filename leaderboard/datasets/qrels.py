@@ -40,7 +40,7 @@ from leaderboard.core.permissions import has_agreement
 from leaderboard.core.storage import shared
 from leaderboard.core.storage.store import Area, local_path, path_of, put
 from leaderboard.datasets.problems import MISSING_DOCUMENTS, MISSING_RELEVANT
-from leaderboard.models import Dataset, DatasetVersion, Qrels, Visibility
+from leaderboard.models import CollectionProfile, Dataset, DatasetVersion, Qrels, Visibility
 
 T = TypeVar("T")
 
@@ -272,9 +272,13 @@ def excluded_path(version: DatasetVersion) -> Path | None:
 def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> ScoringTarget:
     """Return the target for checking runs of this version, and if `qrels` is given, also for scoring them."""
     dataset = version.dataset
+    shows_documents = dataset.documents_visibility == Visibility.PUBLIC and not dataset.runs_only
+    profiles = CollectionProfile.objects.filter(version=version, example__has_key="document")
+    examples = profiles.values_list("example__document__id", flat=True) if shows_documents else ()
     base_target = ScoringTarget(
         hidden=dataset.hidden,
         names_queries=dataset.queries_visibility == Visibility.PUBLIC,
+        example_document=next(iter(examples), ""),
         relevance_level=dataset.relevance_level,
         drop_self_matches=dataset.drop_self_matches,
         candidates_only=dataset.candidates_only,

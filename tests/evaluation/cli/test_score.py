@@ -98,7 +98,7 @@ def test_score_as_json_is_unrounded(files: Path, capsys: pytest.CaptureFixture[s
 def test_check_tells_every_problem(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--run", f"{files}/bad.txt"]) == 1
     printed = capsys.readouterr().out
-    assert "error: fields: 1 line without exactly six fields; line 5 has 2 fields: “q1 Q0” (line 5)" in printed
+    assert "error: fields: 1 line without exactly six fields; line 5 has 2 fields: `q1 Q0` (line 5)" in printed
     assert "error: score: 1 line whose score" in printed
     assert printed.endswith("bad.txt: not valid; 5 lines, 2 queries\n")
 

@@ -19,16 +19,16 @@ from tests.evaluation.runs.checking import GOOD, check, only, run_of
 
 
 @pytest.mark.parametrize(("content", "found"), [
-    (GOOD + "1 Q0 c 3 1.5\n", "line 4 has 5 fields: “1 Q0 c 3 1.5”"),
-    (GOOD.replace("2.5", "nan"), "line 2 has the score 'nan': “1 Q0 b 2 nan tag”"),
-    (GOOD + "2 Q0 a 2 1 tag\n", "line 4 repeats 'a' for the query '2': “2 Q0 a 2 1 tag”"),
-    (GOOD + "1\tQ0\tc\x07\u202e\n", "line 4 has 3 fields: “1\\tQ0\\tc\\x07\\u202e”"),
-    (GOOD + "\n1 Q0 c 3 1 tag\n", "line 4 is blank: “”"),
-    (GOOD.encode().replace(b" b ", b" \xff "), "line 2: “1 Q0 \\xff 2 2.5 tag”"),
-    (GOOD + "2 Q0 " + "x" * 300 + " 2 1 t\n", "line 4 has ids of 1 and 300 bytes: “2 Q0 " + "x" * 74 + "…”"),
-    ("1 Q0 a 1 1 tag\n" + "y" * 3_000_000 + "\n", "line 2: “" + "y" * 79 + "…”"),
-    (b"\xef\xbb\xbf# made by hand\n1 Q0 a 1 tag\n", "line 2 has 5 fields: “1 Q0 a 1 tag”"),
-    ("7 Q0 a 1 1 tag\n", "line 1 has the query '7': “7 Q0 a 1 1 tag”"),
+    (GOOD + "1 Q0 c 3 1.5\n", "line 4 has 5 fields: `1 Q0 c 3 1.5`"),
+    (GOOD.replace("2.5", "nan"), "line 2 has the score `nan`: `1 Q0 b 2 nan tag`"),
+    (GOOD + "2 Q0 a 2 1 tag\n", "line 4 repeats `a` for the query `2`: `2 Q0 a 2 1 tag`"),
+    (GOOD + "1\tQ0\tc\x07\u202e\n", "line 4 has 3 fields: `1\\tQ0\\tc\\x07\\u202e`"),
+    (GOOD + "\n1 Q0 c 3 1 tag\n", "line 4 is blank"),
+    (GOOD.encode().replace(b" b ", b" \xff "), "line 2: `1 Q0 \\xff 2 2.5 tag`"),
+    (GOOD + "2 Q0 " + "x" * 300 + " 2 1 t\n", "line 4 has ids of 1 and 300 bytes: `2 Q0 " + "x" * 74 + "…`"),
+    ("1 Q0 a 1 1 tag\n" + "y" * 3_000_000 + "\n", "line 2: `" + "y" * 79 + "…`"),
+    (b"\xef\xbb\xbf# made by hand\n1 Q0 a 1 tag\n", "line 2 has 5 fields: `1 Q0 a 1 tag`"),
+    ("7 Q0 a 1 1 tag\n", "line 1 has the query `7`: `7 Q0 a 1 1 tag`"),
 ])  # fmt: skip
 def test_a_message_quotes_the_first_line_and_says_what_it_has(tmp_path: Path, content: str | bytes, found: str) -> None:
     message = check(tmp_path, content).problems[0].message
@@ -41,13 +41,13 @@ def test_a_message_quotes_a_line_deep_in_a_compressed_file(tmp_path: Path) -> No
     lines[140_000] = "140000 Q0 a 1 1,5 tag"
     problem = only(check(tmp_path, gzip.compress("\n".join(lines).encode()), query_ids=()))
     assert (problem.code, problem.lines) == ("score", (140_001,))
-    assert "line 140,001 has the score '1,5': “140000 Q0 a 1 1,5 tag”" in problem.message
+    assert "line 140,001 has the score `1,5`: `140000 Q0 a 1 1,5 tag`" in problem.message
 
 
 def test_a_document_of_another_corpus_is_named(tmp_path: Path) -> None:
     documents = DocumentIds.build(["a"], tmp_path / "ids")
     problem = only(check(tmp_path, GOOD, document_ids=documents))
-    assert "line 2 has the document 'b': “1 Q0 b 2 2.5 tag”" in problem.message
+    assert "line 2 has the document `b`: `1 Q0 b 2 2.5 tag`" in problem.message
 
 
 def test_blank_lines_between_others_are_among_the_lines_that_are_counted(tmp_path: Path) -> None:

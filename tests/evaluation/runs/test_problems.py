@@ -135,6 +135,12 @@ def test_unknown_documents_are_an_error_only_in_numbers(tmp_path: Path) -> None:
     problem = only(check(tmp_path, run_of("1", 110) + run_of("2", 10), document_ids=documents))
     assert (problem.severity, problem.code, problem.count) == ("error", "unknown_documents", 11)
     assert problem.lines == (100, 101, 102, 103, 104)
+    assert problem.hint.endswith("written as in its corpus file.")
+    target = {"document_ids": documents, "example_document": "d7"}
+    assert only(check(tmp_path, run_of("1", 110) + run_of("2", 10), **target)).hint.endswith(
+        "corpus file, such as `d7`."
+    )
+    assert "d7" not in only(check(tmp_path, few, **target)).hint
 
 
 @pytest.mark.parametrize("content", ["", "\n\n", "# only a comment\n"])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from leaderboard.models import Benchmark, BenchmarkMember, Dataset, System
+from leaderboard.models import Benchmark, BenchmarkMember, CollectionProfile, Dataset, System, Visibility
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import DOCUMENTS, QUERIES, run_text
 from tests.submissions.workers import work
@@ -164,12 +164,24 @@ def test_the_page_shows_the_same_report_and_keeps_what_was_entered(demo: Dataset
     assert "List each document once per query" in page
     assert "line 241" in " ".join(page.split())
     assert 'value="Careful"' in page
+    assert f"<code>{FIRST.strip()}</code>" in page
 
 
 def test_documents_are_known_by_their_exact_ids(demo: Dataset, api: Api) -> None:
     assert f"d{len(DOCUMENTS)}" in DOCUMENTS
     close = run_text().replace(" Q0 d1 ", " Q0 d01 ")
     assert api.check(close).problem("unknown_documents")["count"] == 12
+
+
+def test_the_hint_about_unknown_documents_shows_an_id_of_a_public_corpus(demo: Dataset, api: Api) -> None:
+    CollectionProfile.objects.update_or_create(
+        version=demo.current_version,
+        defaults={"tokens": 1, "vocabulary": 1, "document_lengths": {}, "example": {"document": {"id": "d-7"}}},
+    )
+    unknown = GOOD.replace(" Q0 d", " Q0 doc-")
+    assert "such as `d-7`." in api.check(unknown).problem("unknown_documents")["hint"]
+    Dataset.objects.filter(pk=demo.pk).update(documents_visibility=Visibility.CURATORS)
+    assert "such as" not in api.check(unknown).problem("unknown_documents")["hint"]
 
 
 HEADER_OF_CLOSED = (
