@@ -131,6 +131,7 @@ def document(name: str) -> Document:
     html = html.replace("<th></th>", "<td></td>").replace("</table>", "</table></div>")
     # The Content-Security-Policy forbids inline styles.
     html = re.sub(r' style="text-align:(\w+)"', lambda match: ' class="n"' * (match[1] == "right"), html)
+    html = re.sub(r"<code>(/(?:api/v1/docs|api/v1/schema|formats)/)</code>", r'<a href="\1">\g<0></a>', html)
     html = re.sub(r'<img src="images/([^".#]+)[^>]*>', _render_image, html)
     for number in range(html.count("<table>")):
         html = html.replace("<table>", _TABLE.format(number + 1), 1)

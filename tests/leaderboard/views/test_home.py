@@ -185,6 +185,7 @@ def test_documents_are_pages_whose_links_and_anchors_lead_somewhere(client: Clie
     assert re.search(
         r'<img src="/static/parts-light[^"]*\.png#only-light" alt="The BEIR board', pages["/docs/read-a-board/"]
     )
+    assert '<a href="/api/v1/docs/"><code>/api/v1/docs/</code></a>' in pages["/docs/api/"]
     assert re.search(r'<source media="[^"]+" srcset="/static/parts-dark-phone[^"]*"><img', pages["/docs/read-a-board/"])
     for address, page in pages.items():
         assert '<nav class="docs-nav"' in page
