@@ -81,9 +81,9 @@ class CurationAdmin(SimpleHistoryAdmin):
 
     @property
     def search_help_text(self) -> str:  # type: ignore[override]
-        """Return the names of the searched columns, for the placeholder of the search."""
+        """Names of the searched columns, shown as the placeholder of the search."""
         names = dict.fromkeys(field.split(LOOKUP_SEP)[0] for field in self.search_fields)
-        return ", ".join(self.labels.get(name, name).replace("_", " ") for name in names).capitalize()
+        return capfirst(", ".join(self.labels.get(name, name).replace("_", " ") for name in names))
 
     def get_list_display(self, request: HttpRequest) -> Any:
         """Return the columns, with states as badges."""
@@ -441,7 +441,7 @@ def _json_table(field: models.JSONField) -> Callable[[Any], str]:
 def _badge(field_name: str) -> Callable[[Any], str]:
     """Return a column that shows a field's choice as a badge."""
 
-    @admin.display(description=field_name, ordering=field_name)
+    @admin.display(description=field_name.replace("_", " "), ordering=field_name)
     def display(obj: Any) -> str:
         words = getattr(obj, f"get_{field_name}_display")()
         return format_html('<span class="badge is-{}">{}</span>', getattr(obj, field_name), words)

@@ -38,6 +38,7 @@ from leaderboard.systems.challenges import (
     redact_challenge,
     settle_challenge,
 )
+from leaderboard.systems.corrections import list_corrections
 from leaderboard.systems.records import canonical_datasets
 
 #: Permission to remove results from boards and restore them.
@@ -307,11 +308,10 @@ class ChallengeAdmin(ReviewAdmin):
         return format_html('<a href="{}">{}</a>', challenge.system.get_absolute_url(), challenge.system)
 
     def change_context(self, obj: Challenge) -> dict[str, Any]:
-        """Return the standings of the challenged results, and the times of corrections since the challenge."""
+        """Return the standings of the challenged results, and public corrections since the day of the challenge."""
         entries = Entry.objects.public().filter(system=obj.system).select_related("dataset")
         challenged = [entry for entry in entries if obj.dataset_id in (None, entry.dataset_id)]
-        history: Any = obj.system.history
-        corrections = history.filter(history_date__gt=obj.raised_at).values_list("history_date", flat=True)
+        corrections = [row for row in list_corrections(obj.system_id) if row.day >= f"{obj.raised_at:%Y-%m-%d}"]
         return {"standings": standings(challenged).values(), "corrections": corrections}
 
     def acts(self, obj: Challenge) -> Iterable[str]:

@@ -77,7 +77,7 @@ def significance_word(statement: Statement) -> str:
         return _("not significant")
     if statement.is_lost_by_correction:
         return _("significant only before %(correction)s correction") % {"correction": CORRECTION}
-    return _("significant over all pairs") if statement.is_kept_by_pairs else _("significant")
+    return _("significant in the tests of all pairs") if statement.is_kept_by_pairs else _("significant")
 
 
 def significance_text(statement: Statement, delta: float | None, measure: str) -> str:

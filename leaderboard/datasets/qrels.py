@@ -272,7 +272,7 @@ def excluded_path(version: DatasetVersion) -> Path | None:
 def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> ScoringTarget:
     """Return the target for checking runs of this version, and if `qrels` is given, also for scoring them."""
     dataset = version.dataset
-    shows_documents = dataset.documents_visibility == Visibility.PUBLIC and not dataset.runs_only
+    shows_documents = dataset.documents_visibility == Visibility.PUBLIC and not (dataset.hidden or dataset.runs_only)
     profiles = CollectionProfile.objects.filter(version=version, example__has_key="document")
     examples = profiles.values_list("example__document__id", flat=True) if shows_documents else ()
     base_target = ScoringTarget(

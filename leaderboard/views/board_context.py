@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from html import escape
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -38,6 +38,8 @@ FEW_COMPARED = 20
 MAX_OPTIONS = 24
 #: Minimum and maximum number of systems on a comparison page.
 MIN_COMPARED, MAX_COMPARED = 2, 6
+#: Maximum number of filters for which an empty board computes the rows without them.
+_MAX_REMOVALS = 4
 VIEW_LABELS = dict(zip(VIEWS, ("Score", "Δ", "Δ in %", "Rank"), strict=True))
 
 
@@ -337,10 +339,10 @@ class _BoardPage:
         return "/compare/?" + urlencode([*(("system", slug) for slug in slugs), *scope])
 
     def _removals(self) -> Iterator[tuple[FilterChip, int]]:
-        """Yield the choices without which the present board would have rows, with the number of these rows."""
-        _, kind, slug, *_ = self.path.split("/")
+        """Yield each of the first filters whose removal would show rows of the present board, with their number."""
+        _, kind, slug, *rest = self.path.split("/")
         read_page = pages.benchmark_page if kind == "benchmarks" else pages.dataset_page
-        for chip in self._chips():
+        for chip in () if any(rest) else islice(self._chips(), _MAX_REMOVALS):  # none for past boards
             page = read_page(slug, BoardState.from_parameters(QueryDict(chip.href.partition("?")[2])))
             if page and page.board.found:
                 yield chip, page.board.found

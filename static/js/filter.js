@@ -12,7 +12,9 @@
     rows.forEach((row, number) => { row.hidden = !words.every((word) => texts[number].includes(word)); });
     for (const part of document.querySelectorAll("[data-filter-hides]")) part.hidden = words.length > 0;
     document.querySelector("[data-filter-empty]").hidden = rows.some((row) => !row.hidden);
-    for (const fold of document.querySelectorAll(".reported-only, .code-list")) if (words.length) fold.open = true;
+    for (const fold of document.querySelectorAll(".reported-only, .code-list")) {
+      if (words.length) fold.open = rows.some((row) => !row.hidden && fold.contains(row));
+    }
   };
   field.addEventListener("input", apply);
 })();

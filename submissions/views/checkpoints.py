@@ -37,7 +37,7 @@ from submissions.models import Checkpoint, Job, Submission, Upload
 from submissions.queue.workers import workers_alive
 from submissions.status.estimates import MIN_SIMILAR, ModelLoad, estimate_time, similar_finished_jobs
 from submissions.uploads.handler import CHECKPOINT_FIELD
-from submissions.views.submit_page import UPLOAD_PREFIX, SubmissionPage, open_first
+from submissions.views.submit_page import UPLOAD_PREFIX, SubmissionPage, available_first
 
 #: Default engine, if it exists.
 DEFAULT_ENGINE = "dense"
@@ -170,7 +170,7 @@ class ModelPage(SubmissionPage):
             "sources": self.sources,
             "recognised": base_context["checked"] and self.engine != requested_engine(self.request),
             "hub": fetches(),
-            "offers": open_first(self._dataset_offers(load), base_context["dataset_quotas"]),
+            "offers": available_first(self._dataset_offers(load), base_context["dataset_quotas"]),
             "enough_jobs": MIN_SIMILAR,
             "quota": count_model_runs(self.chosen_team),
             "readiness": readiness(self.user, local=is_local_request(self.request)),

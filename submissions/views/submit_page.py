@@ -371,7 +371,7 @@ class SubmitPage(SubmissionPage):
         `subjects` are the datasets of the checked files, or else the chosen dataset.
         """
         context = super().context(*arguments, **changes)
-        datasets = open_first(self._dataset_choices(), context.get("dataset_quotas", {}))
+        datasets = available_first(self._dataset_choices(), context.get("dataset_quotas", {}))
         slugs = {report.dataset for report in context["reports"]}
         uses_uploads = any(row["chosen"] for row in context["kept"])
         is_unclear = context["refusal"] is not None and context["refusal"].code in (SEVERAL_DATASETS, UNKNOWN_DATASET)
@@ -436,8 +436,8 @@ class SubmitPage(SubmissionPage):
         ]
 
 
-def open_first(choices: Iterable[dict[str, Any]], quotas: Mapping[int, Sequence[Quota]]) -> list[dict[str, Any]]:
-    """Return the choices of datasets, those that are closed or without remaining quota last."""
+def available_first(choices: Iterable[dict[str, Any]], quotas: Mapping[int, Sequence[Quota]]) -> list[dict[str, Any]]:
+    """Sort choices of datasets; closed ones and those without remaining quota come last."""
     spent = {pk for pk, team_quotas in quotas.items() if all(quota.spent for quota in team_quotas)}
     return sorted(choices, key=lambda row: bool(row["shut"]) or row["dataset"].pk in spent)
 

@@ -17,8 +17,9 @@ from evaluation.core.strings import Strings, StringsWriter, map_array
 from evaluation.core.writing import new_map
 from evaluation.engines.base import Ranks
 
-#: Maximum size in bytes of the ids that are cached in memory after first use.
-_MAX_CACHED = 128 << 20
+#: Maximum size in bytes of the array of ids, and maximum number of ids in the dictionary of document numbers, that are
+#: cached in memory after first use.
+_MAX_CACHED_BYTES, _MAX_CACHED_NUMBERS = 128 << 20, 1_000_000
 #: Name of the temporary files of ids in corpus order, and number of ids per batch.
 _UNSORTED, _BATCH_SIZE = "given", 65_536
 
@@ -103,7 +104,7 @@ class OrderedIds:
     def __init__(self, folder: Path) -> None:
         self.ranks: Ranks = map_array(folder / "ranks.npy")
         self._ids = Strings(folder, "ids")
-        self._is_cached = 4 * len(self._ids) * self._ids.max_length <= _MAX_CACHED  # four bytes per character
+        self._is_cached = 4 * len(self._ids) * self._ids.max_length <= _MAX_CACHED_BYTES  # four bytes per character
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -120,7 +121,7 @@ class OrderedIds:
 
     def find(self, identifier: str) -> int:
         """Return the number of the document with this id, or -1 if there is none."""
-        if self._is_cached:
+        if self._is_cached and len(self._ids) <= _MAX_CACHED_NUMBERS:
             return self._cached_numbers.get(identifier, -1)
         key = identifier.encode("utf-8", "replace")
         low, high = 0, len(self._ids)

@@ -68,7 +68,7 @@ class Standing:
     against: tuple[str, str] = ("", "")
     baseline_slug: str = ""
     published: PublishedScore | None = None
-    #: Name of the best result ranked below this one.
+    #: System with the best score ranked below this result; empty if there is none.
     next_below: str = ""
     #: Effect of the baseline's unjudged documents on the lead; empty if there is no lead or it is unknown.
     unjudged: str = ""

@@ -125,7 +125,7 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
         top = None if top_ids is None else [documents[name] for name in top_ids]
         rankings.append(ranking._replace(documents=top, response=responses.get(entry)))
     previous_id, next_id = collection.neighbours(row)
-    padded_rows = zip_longest(*(ranking.documents or () for ranking in rankings))
+    lists = [ranking.documents or () for ranking in rankings]
     return {
         "id": query_id,
         "text": collection.text(query_id),
@@ -133,7 +133,8 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
         "correct_answers": correct_answers,
         "has_responses": bool(responses),
         "rankings": rankings,
-        "rows": [(row, 2 * row.count(None) > len(row)) for row in padded_rows],  # True: most rankings are shorter.
+        # The flag is true if most rankings with documents end above this rank.
+        "rows": [(row, 2 * (len(row) - row.count(None)) < sum(map(bool, lists))) for row in zip_longest(*lists)],
         "judged": [documents[name] for name in shown_judged],
         "judged_total": len(grades),
         "relevant_total": sum(grade >= dataset.relevance_level for grade in grades.values()),

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 #: Maximum number of suggested choices.
 MAX_SUGGESTED = 3
-#: Names of other sites, with those of this one.
+#: Names used by other sites, mapped to this site's names.
 _SYNONYMS = {
     "metric": "measure", "query": "q", "search": "q", "filter": "q", "limit": "rows", "per_page": "rows",
     "license": "licence", "model": "system", "name": "system", "latency": "mean-latency", "size": "model-parameters",
@@ -33,7 +33,8 @@ class UnknownChoice(Exception):
 
     def __init__(self, parameter: str, value: str, choices: Iterable[str] = (), *, expected: str = "") -> None:
         self.parameter, self.value, self.choices, self.expected = parameter, value, list(choices), expected
-        self.near = similar(_SYNONYMS.get(value.casefold(), value), self.choices)
+        synonym = _SYNONYMS.get(value.casefold(), "")
+        self.near = [synonym] if synonym in self.choices else similar(value, self.choices)
         super().__init__(" ".join(filter(None, (f"{self.subject}.", self.suggestion, self.valid))))
 
     @property

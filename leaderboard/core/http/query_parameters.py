@@ -23,8 +23,8 @@ TRACKING_PARAMETERS = {
 #: The packages with views that declare their parameters.
 _CHECKED_PACKAGES = ("leaderboard.", "submissions.")
 
-#: Maximum length of a parameter with its value in the button that removes it; longer ones are named without the value.
-_MAX_SHOWN = 40
+#: Maximum length of `name=value` in the label of the link that removes it. Longer ones are named without the value.
+_MAX_LABEL_LENGTH = 40
 
 V = TypeVar("V")
 Names = Callable[..., Iterable[str]]
@@ -88,12 +88,12 @@ def _refusal(request: HttpRequest, error: UnknownChoice) -> HttpResponse:
         links = [(choice, _corrected_url(request, error, choice)) for choice in error.choices]
         unknown_name = error.value if isinstance(error, UnknownParameter) else error.parameter
         rest = request.GET.copy()
-        given = "=".join((unknown_name, *rest.pop(unknown_name, [])[:1]))
+        label = "=".join((unknown_name, *rest.pop(unknown_name, [])))  # longer if the parameter is repeated
         context = {
             "error": error,
             "near": [link for link in links if link[0] in error.near],
             "links": [link for link in links if link[0] not in error.near],
-            "unknown": given if len(given) <= _MAX_SHOWN else unknown_name,
+            "unknown": label if len(label) <= _MAX_LABEL_LENGTH and label.count("=") == 1 else unknown_name,
             "rest": _address(request, rest),
         }
         response = render(request, "leaderboard/unknown_choice.html", context, status=400)

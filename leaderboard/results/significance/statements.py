@@ -89,7 +89,7 @@ class Statement:
 
     @property
     def is_kept_by_pairs(self) -> bool:
-        """Whether only the tests of all pairs show the difference from the baseline after correction."""
+        """Whether the difference from the baseline is significant after correction only in the tests of all pairs."""
         return bool(self.better or self.worse) and (self.p_corrected or 0) >= ALPHA and not self.is_lost_by_correction
 
 

@@ -21,12 +21,12 @@ IDS = st.text(st.characters(min_codepoint=0x21, exclude_categories=("Cs",)), min
 @settings(max_examples=80, deadline=None)
 @given(st.lists(IDS, unique=True, max_size=40), st.integers(1, 7), st.sampled_from((0, 128 << 20)))
 def test_descending_order_of_bytes(
-    tmp_path_factory: pytest.TempPathFactory, ids: list[str], at_once: int, most_cached: int
+    tmp_path_factory: pytest.TempPathFactory, ids: list[str], at_once: int, max_cached_bytes: int
 ) -> None:
     folder = tmp_path_factory.mktemp("ids")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ordered_ids, "_BATCH_SIZE", at_once)
-        patch.setattr(ordered_ids, "_MAX_CACHED", most_cached)
+        patch.setattr(ordered_ids, "_MAX_CACHED_BYTES", max_cached_bytes)
         assert write_ordered_ids(folder, iter(ids)) == len(ids)
         found = OrderedIds(folder)
     expected = sorted(ids, key=str.encode, reverse=True)

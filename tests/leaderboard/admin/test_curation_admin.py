@@ -20,7 +20,7 @@ from leaderboard.models import AuditRecord, Entry, HardwareClass, Membership, Qr
 from leaderboard.systems.challenges import raise_challenge
 from tests.curating import save
 from tests.factories import make_user
-from tests.leaderboard.entries import cost, make_system, score, scored_dataset
+from tests.leaderboard.entries import cost, make_system, record_boards, score, scored_dataset
 from tests.leaderboard.tiny_collection import good_files, write_folder
 from tests.pages import one_line
 
@@ -232,21 +232,24 @@ def test_a_single_item_to_review_opens_with_its_decisions_and_several_as_a_list(
     assert waiting[1] == "/admin/leaderboard/challenge/?state__exact=open"
 
 
-def test_a_challenge_shows_what_is_at_stake_and_the_answer_of_the_team(admin_client: Client) -> None:
+def test_a_challenge_shows_what_is_at_stake_and_later_corrections(admin_client: Client) -> None:
     dataset = scored_dataset()
     system = score(dataset, "Doubted", ndcg=0.5).system
     score(dataset, "Second", ndcg=0.4)
+    record_boards()
     with acting(None):
         raise_challenge(system, make_user("Carol"), claim="training", text="It was trained on the test queries.")
     address = f"/admin/leaderboard/challenge/{system.challenges.get().pk}/change/"
     page = one_line(admin_client.get(address).content.decode())
     assert "<b>1st of 2</b>" in page
-    assert "If you quarantine this result, Second moves up to 1st." in page
+    assert "Second is the best result ranked below." in page
     assert "was notified, and can correct the description" in page
     assert "Ranks and scores stay until you quarantine a result." in page
+    system.save()
+    assert "None yet." in admin_client.get(address).content.decode(), "nothing public has changed"
     system.description = "Trained on the test queries"
     system.save()
-    assert "The description was corrected on" in admin_client.get(address).content.decode()
+    assert '#corrections">Corrections</a>' in admin_client.get(address).content.decode()
 
 
 def test_lists_name_the_searched_columns_and_show_states_as_badges(admin_client: Client) -> None:

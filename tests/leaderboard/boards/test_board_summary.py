@@ -613,7 +613,10 @@ def test_a_significant_lead_with_a_large_corrected_p_value_states_its_reason() -
     statement = Statement(better=True, p=0.016, p_corrected=0.078, comparisons=5, ranks=(1, 1))
     reason = "; Westfall–Young over all pairs separates it from all others"
     p_values = "p = 0.016, Holm-corrected p = 0.078"
-    assert (significance_word(statement), p_values_text(statement)) == ("significant over all pairs", p_values + reason)
+    assert (significance_word(statement), p_values_text(statement)) == (
+        "significant in the tests of all pairs",
+        p_values + reason,
+    )
     lost = replace(statement, ranks=(1, 2))
     assert significance_word(lost) == "significant only before Holm correction"
     assert p_values_text(lost) == p_values

@@ -32,7 +32,7 @@ def slug() -> str:
     [
         ("/datasets/{}/?mesure=AP", "measure", "zero-shot"),
         ("/datasets/{}/?Sort=AP", "sort", "hardware"),
-        ("/datasets/{}/?metric=AP", "measure", "Show all 33 names"),
+        ("/datasets/{}/?metric=AP", "measure", "other names"),
         ("/datasets/{}/?columm=all", "columns", "min-*"),
         ("/datasets/{}/?pages=2", "page", "pin"),
         ("/benchmarks/?domains=Law", "domain", "judgements"),

@@ -269,7 +269,7 @@ def test_a_figure_that_compares_fewer_than_three_systems_is_left_out_and_named(c
 
 
 def test_pages_without_figures_give_the_reason_and_fold_the_list(client: Client) -> None:
-    for hidden, reason in ((True, "the judgments are hidden, and"), (False, "the board has too few values.")):
+    for hidden, reason in ((True, "the judgments are hidden, and"), (False, "the rows shown have too few values.")):
         dataset = scored_dataset(hidden=hidden)
         score(dataset, "First", ndcg=0.4)
         page = " ".join(client.get(dataset.get_absolute_url()).content.decode().split())
