@@ -14,6 +14,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils.html import escape
 
+from leaderboard.comparison.queries import detail
 from leaderboard.comparison.queries.collection import query_url
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets import derived_files
@@ -166,6 +167,18 @@ def test_ranks_that_few_systems_have_are_folded_on_phones(client: Client, datase
     page = client.get("/datasets/tiny/queries/q1/").content.decode()
     assert page.count('<tr class="is-sparse">') == 2, "three of five systems have one document"
     assert "Show all ranks" in page
+
+
+def test_runs_that_are_not_prepared_do_not_fold_ranks(
+    client: Client, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = [run_for(dataset, name, GOOD | {"q1": ["d1"]}) for name in ("third", "fourth", "fifth")]
+    runs = {detail.first_run(entry) for entry in entries}
+    read = detail.top_documents
+    monkeypatch.setattr(detail, "top_documents", lambda run, excluded: None if run in runs else read(run, excluded))
+    page = client.get("/datasets/tiny/queries/q1/").content.decode()
+    assert '<th class="rank" scope="row">1</th>' in page
+    assert "is-sparse" not in page
 
 
 def test_pages_take_as_many_queries_for_many_systems_as_for_few(client: Client, dataset: Dataset) -> None:
