@@ -123,7 +123,7 @@ def test_every_problem_of_every_run_is_in_one_answer_and_nothing_is_stored(
         bring(folder, "demo", curator, table(folder, rows))
     said = str(refused.value)
     for part in (
-        "No runs were imported.", "line 1 looks like a header", "has the score 'nan'", "the folder has no run “nobody”",
+        "No runs were imported.", "line 1 looks like a header", "has the score `nan`", "the folder has no run “nobody”",
         "the run “two” has a row already", "the participant of “one” is not a name", "“quantum” is not an architecture",
     ):  # fmt: skip
         assert part in said
