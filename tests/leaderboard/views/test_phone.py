@@ -87,9 +87,9 @@ def opacity(pin: Locator) -> float:
 def test_pins_are_visible_on_a_wide_screen_and_stronger_on_the_row_under_the_pointer(page: Page) -> None:
     page.goto("/datasets/demo/")
     pins = page.get_by_role("button", name="Pin ")
-    assert [opacity(pin) for pin in pins.all()] == [0.4, 0.4, 0.4]
+    assert [opacity(pin) for pin in pins.all()] == [0.65, 0.65, 0.65]
     page.locator(".board tbody tr").first.hover()
-    assert [opacity(pin) for pin in pins.all()] == [1, 0.4, 0.4]
+    assert [opacity(pin) for pin in pins.all()] == [1, 0.65, 0.65]
 
 
 @pytest.mark.usefixtures("_board")
@@ -100,7 +100,7 @@ def test_rows_are_pinned_and_compared_with_a_finger(phone: Page) -> None:
         box = pin.bounding_box()
         assert box is not None
         assert min(box["width"], box["height"]) >= 24
-        assert opacity(pin) == 0.4
+        assert opacity(pin) == 0.65
         pin.tap()
         pinned = phone.get_by_role("link", name=f"Unpin {name}")
         expect(pinned).to_be_visible()
