@@ -308,7 +308,7 @@ class ChallengeAdmin(ReviewAdmin):
         return format_html('<a href="{}">{}</a>', challenge.system.get_absolute_url(), challenge.system)
 
     def change_context(self, obj: Challenge) -> dict[str, Any]:
-        """Return the standings of the challenged results, and public corrections since the day of the challenge."""
+        """Return the standings of the challenged results and the public corrections since the day of the challenge."""
         entries = Entry.objects.public().filter(system=obj.system).select_related("dataset")
         challenged = [entry for entry in entries if obj.dataset_id in (None, entry.dataset_id)]
         corrections = [row for row in list_corrections(obj.system_id) if row.day >= f"{obj.raised_at:%Y-%m-%d}"]

@@ -253,9 +253,8 @@ class _Leader:
                 lead = f"{lead} ({certainty})"
         if self._has_other_rankings:
             lead = _("%(lead)s among results of %(source)s") % {"lead": lead, "source": ranking_source(self.best)}
-        equal = {row.entry.slug: row.entry.system for row in self.rows if _number(row, self.key) == self.score}
-        del equal[self.best.entry.slug]
-        if equal:
+        first = [row.entry for row in self.rows if _number(row, self.key) == self.score]
+        if equal := {entry.slug: entry.system for entry in first if entry.slug != self.best.entry.slug}:
             name, *more = equal.values()
             others = _("%(count)s others") % {"count": apnumber(len(equal))} if more else name
             ties = _("ties with %(others)s at %(score)s")
@@ -356,7 +355,7 @@ class _Leader:
 
     @property
     def _unjudged_share(self) -> str:
-        """Share of unjudged documents among the top 10 of the best system; empty if it is unknown."""
+        """Share of unjudged documents among the best system's top 10, as text; empty if it is unknown."""
         judged = _number(self.best, "Judged@10")
         facts = {"share": round(100 - 100 * (judged or 0.0))}
         return "" if judged is None else _("%(share)d%% of the best system’s top 10") % facts

@@ -339,7 +339,7 @@ class _BoardPage:
         return "/compare/?" + urlencode([*(("system", slug) for slug in slugs), *scope])
 
     def _removals(self) -> Iterator[tuple[FilterChip, int]]:
-        """Yield each of the first filters whose removal would show rows of the present board, with their number."""
+        """Yield each filter whose removal would show rows, with the number of these rows."""
         _, kind, slug, *rest = self.path.split("/")
         read_page = pages.benchmark_page if kind == "benchmarks" else pages.dataset_page
         for chip in () if any(rest) else islice(self._chips(), _MAX_REMOVALS):  # none for past boards

@@ -17,8 +17,7 @@ from evaluation.core.strings import Strings, StringsWriter, map_array
 from evaluation.core.writing import new_map
 from evaluation.engines.base import Ranks
 
-#: Maximum size in bytes of the array of ids, and maximum number of ids in the dictionary of document numbers, that are
-#: cached in memory after first use.
+#: Limits for caching in memory: size of the array of ids in bytes, and number of ids in the dictionary that finds them.
 _MAX_CACHED_BYTES, _MAX_CACHED_NUMBERS = 128 << 20, 1_000_000
 #: Name of the temporary files of ids in corpus order, and number of ids per batch.
 _UNSORTED, _BATCH_SIZE = "given", 65_536
