@@ -41,6 +41,7 @@ class FaultyBucket(FileSystemStorage):
     odds = 0
     delay = 0.0
     answers = threading.Event()
+    asked = threading.Event()
     dice = random.Random()
     done: list[str] = []  # of all its instances: Django makes them
     #: Objects that were asked for or written while whoever did so held rows of the database.
@@ -50,6 +51,7 @@ class FaultyBucket(FileSystemStorage):
         super().__init__(location, allow_overwrite=True)
 
     def _open(self, name: str, mode: str = "rb") -> File[bytes]:
+        self.asked.set()
         self.answers.wait()
         return super()._open(name, mode)
 
@@ -82,6 +84,7 @@ def bucket(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ty
     settings.STORAGES = {**settings.STORAGES, "embeddings": entry}
     settings.VAR = tmp_path / "var"
     FaultyBucket.answers.set()
+    FaultyBucket.asked.clear()
     monkeypatch.setattr(FaultyBucket, "odds", 0)
     monkeypatch.setattr(FaultyBucket, "done", [])
     monkeypatch.setattr(FaultyBucket, "in_transactions", [])
@@ -198,11 +201,13 @@ def test_nobody_waits_unheard_for_whoever_brings_embeddings(
     shard = Shard.objects.get(job=first.pk)
     wanted = (setting.key, {shard.number: shard.manifest})
     bucket.answers.clear()
+    bucket.asked.clear()
     brings = threading.Thread(target=fetch_shards, args=(*wanted, lambda *_: None))
-    too_late = threading.Timer(5.0, bucket.answers.set)
+    too_late = threading.Timer(60.0, bucket.answers.set)
     try:
         brings.start()
         too_late.start()
+        assert bucket.asked.wait(30.0)
         encode(second, tmp_path)
         told: list[str] = []
 

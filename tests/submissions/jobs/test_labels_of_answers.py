@@ -347,7 +347,7 @@ def test_every_problem_of_a_file_is_listed_and_nothing_is_stored(tmp_path: Path,
     for text, numbers in (
         ("1 line with the label or the nuggets of an earlier line", "2"),
         ("1 line with a query that is not in the dataset", "3"),
-        ("2 lines with a value of `correct` that is not a number from 0 to 1", "4, 5"),
+        ("2 lines with a value of <code>correct</code> that is not a number from 0 to 1", "4, 5"),
         ("4 lines with an unusable judge, or more than 20 judges", "6, 7, 8, 9"),
         ("1 line with another kind, model, or prompt than earlier labels of the judge", "10"),
         ("9 lines not a label of an answer, a judge, or the nuggets of a query", "11, 12, 15, 16, 17 (9 in total)"),
