@@ -5,6 +5,7 @@ distinguish "no worker is alive" from "12 jobs before yours".
 """
 
 import functools
+import itertools
 import logging
 import math
 import os
@@ -292,10 +293,11 @@ class Heartbeat:
     def __init__(
         self, name: str, queues: Sequence[str], version: str, callback: Callable[[], object] | None = None
     ) -> None:
-        """Initialize the thread; `callback` is called after every heartbeat."""
+        """Initialize the thread; `callback` is called after every second heartbeat."""
         self.name, self.queues, self.version = name, sorted(queues), version
         self._callback = callback
-        self._announced = False
+        #: Columns of the worker's row as last written, without its times.
+        self._row: dict[str, Any] = {}
         self._stop_event = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="heartbeat")
 
@@ -312,13 +314,13 @@ class Heartbeat:
 
         Touches HEARTBEAT_FILE, if set, and calls the callback. Errors are only logged.
         """
-        while True:
+        for beat in itertools.count():
             try:
                 # Touch the file first: while the database is down, this process is alive and waits for it.
                 if settings.HEARTBEAT_FILE:
                     Path(settings.HEARTBEAT_FILE).touch()
                 self._write_row()
-                if self._callback is not None:
+                if self._callback is not None and beat % 2 == 0:
                     self._callback()
             except DatabaseError as error:
                 logger.warning("No heartbeat written: %s", type(error).__name__)
@@ -351,13 +353,12 @@ class Heartbeat:
             "sandbox": {**capability.as_dict(), "device": own_device(self.queues)} if capability else {},
             # Processes that start work check this themselves, and more often.
             "refusal": (refusal(heartbeats=6) or (capability.refusal if capability else ""))[:300],
-            "seen_at": Now(),
         }
-        if self._announced and Worker.objects.filter(name=self.name).update(**row):
-            return
-        # A restarted container has the same name and process id as its predecessor.
-        Worker.objects.update_or_create(name=self.name, defaults={**row, "started_at": Now()})
-        self._announced = True
+        changes = {} if row == self._row else row
+        if not self._row or not Worker.objects.filter(name=self.name).update(**changes, seen_at=Now()):
+            # A restarted container has the same name and process id as its predecessor.
+            Worker.objects.update_or_create(name=self.name, defaults={**row, "seen_at": Now(), "started_at": Now()})
+        self._row = row
 
 
 def own_device(queues: Sequence[str]) -> str:

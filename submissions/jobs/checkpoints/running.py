@@ -294,15 +294,15 @@ class WarmEncoder:
 
     def __init__(self) -> None:
         self._resources = ExitStack()
-        self.encoding: int | None = None
+        self.encoding: Encoding | None = None
         self._started_at = 0.0
         self._encoder: ShardEncoder | None = None
 
     def get(self, encoding: Encoding, device: str) -> ShardEncoder:
         """Return the child for this encoding, ending one for another encoding."""
-        if self.encoding != encoding.pk:
+        if self.encoding != encoding:
             self.end_child()
-            self.encoding, self._started_at = encoding.pk, time.monotonic()
+            self.encoding, self._started_at = encoding, time.monotonic()
         if self._encoder is None:
             folder = self._resources.enter_context(job_folder())
             self._encoder = create_encoder(encoding, device, folder)
@@ -336,11 +336,14 @@ def shard_job(job: Job, lease: Lease) -> None:
     Raises ModelFailure, ModelTimedOut, ModelCrashed, LeaseLost, or Cancelled, also if the shard is already stored or
     belongs to an outdated format.
     """
-    shard = Shard.objects.select_related("encoding__checkpoint__team", "encoding__version").filter(job=job.pk).first()
+    shard = Shard.objects.filter(job=job.pk).first()
     if shard is None or shard.done_at is not None:
         raise Cancelled  # another job encodes the shard, or has done so
     begin(job, State.RETRIEVING, "loading")
-    encoding = shard.encoding
+    encoding = WARM_ENCODER.encoding
+    if encoding is None or encoding.pk != shard.encoding_id:
+        encoding = Encoding.objects.select_related("checkpoint__team", "version").get(pk=shard.encoding_id)
+    shard.encoding = encoding
     if encoding.format != SHARD_FORMAT:
         raise Cancelled  # created by an earlier version: waiting jobs have all shards encoded again
     try:
