@@ -68,8 +68,12 @@ class Site:
             "PYTHONUNBUFFERED": "1",
         }
         self._bring_up_to_date(group, environment)
+        group.start(services.web(self._port, environment))
+        with _supervised_database():
+            has_initial_data = bootstrap.is_ready()
+        if has_initial_data:  # The other processes would delay the first page by half.
+            self._wait_until_ready(group)
         group.start(
-            services.web(self._port, environment),
             services.queue_worker("score", "scorer", environment),
             *services.retrievers(environment),
             services.beat(self._run_folder, environment),
