@@ -27,7 +27,7 @@ from tests.figures import Figures, add_option  # noqa: E402
 
 QUERIES, DEPTH, POOL = 50, 1000, 1300
 #: How much longer ours may take: it verifies with pytrec_eval what it publishes.
-MOST = 1.8
+MOST = 1.3
 MEASURES = {
     "ndcg_cut_10",
     "ndcg_cut_100",
