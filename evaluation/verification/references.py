@@ -383,7 +383,7 @@ def upper_ndcg(query: RankedQuery, k: int | None, level: int) -> float:
     """
     head, used_grades = query.grades[:k], query.grades_in_use[query.grades_in_use > 0]
     grades = used_grades if len(used_grades) else np.array([max(level, 1)])
-    discounts = 1 / np.log2(np.arange(2, len(query.judged_grades) + len(query.grades) + 3))
+    discounts = 1 / np.log2(np.arange(2, (k or len(query.judged_grades) + len(query.grades)) + 3))
     sums, head_discounts = np.concatenate([[0.0], np.cumsum(discounts[:k])]), discounts[: len(head)]
     unjudged_discounts = np.concatenate([[0.0], np.cumsum(head_discounts[head < 0])])
     steps = np.diff(grades, prepend=0)[:, None]
