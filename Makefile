@@ -114,7 +114,7 @@ load-test: MINUTES := 10
 load-test: $(TEST_STAMP) ## load the site with 200 readers and 20 uploads of 100 MB behind nginx (MINUTES=10, READERS=200)
 	PYTHONPATH=. $(PY) tests/load/run.py --minutes $(MINUTES) --readers $(READERS) --write docs/measurements/load.md
 
-screenshot: $(TEST_STAMP) $(ASSETS_STAMP) ## take the pictures of a board in the README and the docs, in light and dark mode, from a fresh demo site
+screenshot: $(TEST_STAMP) $(ASSETS_STAMP) ## take the pictures of a board and of its parts for the README and the docs, from a fresh demo site
 	$(PY) -m tests.screenshot
 
 attack: $(TEST_STAMP) ## attack hidden judgments with each protection on and off, write the tables, and fail if a bound is missed

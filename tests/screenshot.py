@@ -1,7 +1,7 @@
 """Take the screenshots of a board of the demo site in light and dark mode, written to docs/images/.
 
-The README shows `board-*.png`. *Read a board* shows `parts-*.png`, which have numbers at the parts that it explains,
-and on phones `parts-*-phone.png`.
+The README shows `board-*.png`. *Read a board* shows a picture of each part that it explains, `part-NAME-*.png`, and on
+phones `part-NAME-*-phone.png`.
 
 .venv/bin/python -m tests.screenshot
 """
@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Page, sync_playwright
 
 from tests.functional.starting import Supervisor, free_port
 from tests.servers import browser
@@ -22,38 +22,46 @@ IMAGES = ROOT / "docs" / "images"
 #: A published table of the demo site: it is the same on every machine, unlike boards with measured latencies.
 BOARD = "/benchmarks/beir/"
 SIZE = {"width": 1280, "height": 800}
-PHONE = {"width": 390, "height": 840}
-#: Parts of a board in the order in which *Read a board* lists them.
-PARTS = (".board-head", ".verdict .headline", ".forest", ".board-bar", "#board-table")
-#: Adds a numbered disc at the upper left corner of each part, or at its right if the page has no margin.
-ADD_NUMBERS = """selectors => selectors.forEach((selector, index) => {
-  const part = [...document.querySelectorAll(selector)].find((element) => element.offsetWidth);
-  const { left, top } = part.getBoundingClientRect(), disc = document.createElement("b");
-  const x = left < 28 ? innerWidth - 26 : left - 28;
-  disc.textContent = index + 1;
-  Object.assign(disc.style, {
-    position: "absolute", left: `${x}px`, top: `${top}px`, width: "22px", height: "22px", zIndex: 9,
-    borderRadius: "11px", background: "#c2410c", color: "#fff", font: "600 13px/22px sans-serif", textAlign: "center",
-  });
-  document.body.append(disc);
-})"""
+#: Windows for pictures of parts, by suffix. The first one has the width of the text in the documentation, with margins.
+WINDOWS = {"": {"width": 880, "height": 900}, "-phone": {"width": 390, "height": 840}}
+#: Elements that a picture shows, by the name of the part.
+PARTS = {
+    "name": ".board-head",
+    "summary": ".verdict .headline, .verdict .statements",
+    "plot": ".forest",
+    "bar": ".board-bar",
+    "table": "#board-table thead, #board-table tbody tr:nth-child(-n+5)",
+}
+#: Returns the area of all visible elements of a selector, with margins.
+AREA = """selector => {
+  const boxes = [...document.querySelectorAll(selector)].map(element => element.getBoundingClientRect())
+    .filter(box => box.width && box.height);
+  const x = Math.min(...boxes.map(box => box.left)) - 8, y = Math.min(...boxes.map(box => box.top)) + scrollY - 3;
+  const right = Math.max(...boxes.map(box => box.right)), bottom = Math.max(...boxes.map(box => box.bottom)) + scrollY;
+  return { x, y, width: Math.min(right, innerWidth - 8) + 8 - x, height: bottom + 3 - y };
+}"""
 
 
 def take_pictures(site: str) -> None:
-    """Save three pictures for each color scheme, two of them with numbered parts."""
+    """Save a picture of the board and of its parts for each color scheme."""
     with sync_playwright() as playwright:
         chromium = browser.launch(playwright)
         for scheme in ("light", "dark"):
             page = chromium.new_page(viewport=SIZE, color_scheme=scheme, device_scale_factor=1)
             page.goto(f"{site}{BOARD}", wait_until="networkidle")
             page.screenshot(path=IMAGES / f"board-{scheme}.png")
-            page.evaluate(ADD_NUMBERS, PARTS)
-            page.screenshot(path=IMAGES / f"parts-{scheme}.png")
-            phone = chromium.new_page(viewport=PHONE, color_scheme=scheme, device_scale_factor=2, is_mobile=True)
-            phone.goto(f"{site}{BOARD}", wait_until="networkidle")
-            phone.evaluate(ADD_NUMBERS, PARTS)
-            phone.screenshot(path=IMAGES / f"parts-{scheme}-phone.png")
+            for suffix, window in WINDOWS.items():
+                page = chromium.new_page(viewport=window, color_scheme=scheme, device_scale_factor=2)
+                page.goto(f"{site}{BOARD}", wait_until="networkidle")
+                take_parts(page, f"{scheme}{suffix}")
         chromium.close()
+
+
+def take_parts(page: Page, suffix: str) -> None:
+    """Save a picture of each part of the board."""
+    for name, selector in PARTS.items():
+        path = IMAGES / f"part-{name}-{suffix}.png"
+        page.screenshot(path=path, full_page=True, clip=page.evaluate(AREA, selector))
 
 
 def main() -> int:

@@ -141,7 +141,7 @@ def document(name: str) -> Document:
 
 def _render_image(match: re.Match[str]) -> str:
     """Return an image with its static URL, in a `picture` element if there is an image with the suffix `-phone`."""
-    image = match[0].replace(f"images/{match[1]}.png", static(f"{match[1]}.png"))
+    image = match[0].replace(f"images/{match[1]}.png", static(f"{match[1]}.png")).replace("<img", '<img loading="lazy"')
     if not (_FOLDER / "images" / f"{match[1]}-phone.png").is_file():
         return image
     phone_url = static(f"{match[1]}-phone.png")

@@ -182,11 +182,11 @@ def test_documents_are_pages_whose_links_and_anchors_lead_somewhere(client: Clie
     pages = {f"/docs/{name}/": client.get(f"/docs/{name}/").content.decode() for name in names()}
     pages["/docs/"] = client.get("/docs/").content.decode()
     assert "/docs/architecture/" not in "".join(pages.values())
-    assert re.search(
-        r'<img src="/static/parts-light[^"]*\.png#only-light" alt="The BEIR board', pages["/docs/read-a-board/"]
-    )
+    image = r'<img loading="lazy" src="/static/part-plot-light[^"]*\.png#only-light" alt="The plot'
+    assert re.search(image, pages["/docs/read-a-board/"])
     assert '<a href="/api/v1/docs/"><code>/api/v1/docs/</code></a>' in pages["/docs/api/"]
-    assert re.search(r'<source media="[^"]+" srcset="/static/parts-dark-phone[^"]*"><img', pages["/docs/read-a-board/"])
+    source = r'<source media="[^"]+" srcset="/static/part-table-dark-phone[^"]*"><img'
+    assert re.search(source, pages["/docs/read-a-board/"])
     for address, page in pages.items():
         assert '<nav class="docs-nav"' in page
         assert " style=" not in page
