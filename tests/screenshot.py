@@ -36,9 +36,9 @@ PARTS = {
 AREA = """selector => {
   const boxes = [...document.querySelectorAll(selector)].map(element => element.getBoundingClientRect())
     .filter(box => box.width && box.height);
-  const x = Math.min(...boxes.map(box => box.left)) - 8, y = Math.min(...boxes.map(box => box.top)) + scrollY - 3;
+  const x = Math.min(...boxes.map(box => box.left)) - 8, y = Math.min(...boxes.map(box => box.top)) + scrollY;
   const right = Math.max(...boxes.map(box => box.right)), bottom = Math.max(...boxes.map(box => box.bottom)) + scrollY;
-  return { x, y, width: Math.min(right, innerWidth - 8) + 8 - x, height: bottom + 3 - y };
+  return { x, y, width: Math.min(right, innerWidth - 8) + 8 - x, height: bottom - y };
 }"""
 
 

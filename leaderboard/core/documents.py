@@ -135,6 +135,7 @@ def document(name: str) -> Document:
     html = re.sub(r'<img src="images/([^".#]+)[^>]*>', _render_image, html)
     for number in range(html.count("<table>")):
         html = html.replace("<table>", _TABLE.format(number + 1), 1)
+    html = _TWO_COLUMNS.sub("is-prose is-stacked", html)
     html = html.replace("<pre>", '<pre class="code-block" tabindex="0">')
     return Document(title, mark_safe(html), headings)  # noqa: S308
 
@@ -144,12 +145,13 @@ def _render_image(match: re.Match[str]) -> str:
     image = match[0].replace(f"images/{match[1]}.png", static(f"{match[1]}.png")).replace("<img", '<img loading="lazy"')
     if not (_FOLDER / "images" / f"{match[1]}-phone.png").is_file():
         return image
-    phone_url = static(f"{match[1]}-phone.png")
-    return f'<picture><source media="(max-width: 48rem)" srcset="{phone_url}">{image}</picture>'
+    return f'<picture><source media="(max-width: 48rem)" srcset="{static(f"{match[1]}-phone.png")}">{image}</picture>'
 
 
 #: Wide tables and code blocks scroll within the page and can be focused by keyboard.
 _TABLE = '<div class="table-scroll" tabindex="0" role="region" aria-label="Table {}"><table class="table is-prose">'
+#: The class of a table with two columns. On phones, its second column is below the first.
+_TWO_COLUMNS = re.compile(r'is-prose(?=">\s<thead>\s<tr>(?:\s<t[hd].*</t[hd]>){2}\s</tr>)')
 
 
 def _rewrite_links(tokens: Sequence[Token]) -> None:

@@ -12,24 +12,20 @@ from django.utils.safestring import SafeString, mark_safe
 
 from evaluation.archives.compression import describe_bytes
 from leaderboard.boards.rendering import provenance_badge
-from leaderboard.core.documents import anchor_headings, sidebar
+from leaderboard.core.documents import Link, anchor_headings, sidebar
 from leaderboard.core.measures import measure_anchor, reads_responses
 from leaderboard.core.text.dates import format_day, format_moment
 from leaderboard.core.text.markdown import to_html
 
 register = template.Library()
 
+register.filter("markdown", to_html)
 register.filter("measure_anchor", measure_anchor)
 register.filter("reads_responses", reads_responses)
 register.filter("provenance_badge", provenance_badge)
 register.filter("binary_size", describe_bytes)
 register.filter("day_text", format_day)
 register.filter("moment_text", format_moment)
-
-
-@register.filter
-def markdown(text: str) -> SafeString:
-    return to_html(text)
 
 
 @register.filter
@@ -92,11 +88,6 @@ def size(number: int) -> str:
     raise AssertionError("unreachable")
 
 
-@register.filter
-def short(digest: str) -> str:
-    return digest[:12]
-
-
 @register.filter(is_safe=True)
 def with_contents(page: str) -> str:
     """Add anchors to the headings of a documentation page, and below its title a table of contents."""
@@ -105,11 +96,17 @@ def with_contents(page: str) -> str:
     return page.replace("</header>", "</header>" + render_to_string("leaderboard/_contents.html", context), 1)
 
 
-@register.inclusion_tag("leaderboard/_docs_nav.html", takes_context=True)
+@register.simple_tag(takes_context=True)
 def docs_nav(context: template.Context) -> dict[str, Any]:
-    """Render links to the previous and next page, and the documentation's sidebar with the current page marked."""
+    """Return the documentation's sidebar, and the links to the pages before and after the current one."""
     here, groups = context["request"].path, sidebar()
     links = [link for _head, links in groups for link in links]
     triples = zip([None, *links], links, [*links[1:], None], strict=False)
     neighbors = next(((before, after) for before, link, after in triples if link.url == here), None)
-    return {"sidebar": groups, "here": here, "neighbors": neighbors}
+    return {"sidebar": groups, "neighbors": neighbors}
+
+
+@register.filter
+def menu(groups: list[dict[str, Any]]) -> list[tuple[str, list[Link]]]:
+    """Return the lists of the admin as groups of a sidebar."""
+    return [(group["name"], [Link(row["admin_url"], row["name"], ()) for row in group["models"]]) for group in groups]

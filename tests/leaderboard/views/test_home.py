@@ -185,10 +185,11 @@ def test_documents_are_pages_whose_links_and_anchors_lead_somewhere(client: Clie
     image = r'<img loading="lazy" src="/static/part-plot-light[^"]*\.png#only-light" alt="The plot'
     assert re.search(image, pages["/docs/read-a-board/"])
     assert '<a href="/api/v1/docs/"><code>/api/v1/docs/</code></a>' in pages["/docs/api/"]
+    assert '<table class="table is-prose is-stacked">' in pages["/docs/api/"]
     source = r'<source media="[^"]+" srcset="/static/part-table-dark-phone[^"]*"><img'
     assert re.search(source, pages["/docs/read-a-board/"])
     for address, page in pages.items():
-        assert '<nav class="docs-nav"' in page
+        assert page.index('<a class="skip" href="#text">') < page.index('<nav class="docs-nav"') < page.index('id="text"')
         assert " style=" not in page
         for target in re.findall(r'href="([^"]*)"', page[page.index("<main") : page.index("</main>")]):
             path, _, anchor = target.partition("#")
