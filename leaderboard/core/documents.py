@@ -20,8 +20,8 @@ from markdown_it.token import Token
 #: page of the site. Files that do not exist are skipped.
 SIDEBAR: Mapping[str, Sequence[str | tuple[str, str]]] = {
     "Results": [
-        "read-a-board", ("measures", "Methodology"), ("efficiency", "Efficiency protocol"), ("figures", "Figures"),
-        "contamination", "glossary",
+        "read-a-board", ("measures", "Methodology"), "worked-examples", ("efficiency", "Efficiency protocol"),
+        ("figures", "Figures"), "contamination", "glossary",
     ],
     "Submissions": [
         "tutorial", "answer-runs", "submit-a-model", ("formats", "File formats"), ("models", "Models"), "engines",
@@ -131,7 +131,7 @@ def document(name: str) -> Document:
     html = html.replace("<th></th>", "<td></td>").replace("</table>", "</table></div>")
     # The Content-Security-Policy forbids inline styles.
     html = re.sub(r' style="text-align:(\w+)"', lambda match: ' class="n"' * (match[1] == "right"), html)
-    html = re.sub(r"<code>(/(?:api/v1/docs|api/v1/schema|formats)/)</code>", r'<a href="\1">\g<0></a>', html)
+    html = re.sub(r"<code>(/(?:api/v1/docs|api/v1/schema|formats|measures)/)</code>", r'<a href="\1">\g<0></a>', html)
     html = re.sub(r'<img src="images/([^".#]+)[^>]*>', _render_image, html)
     for number in range(html.count("<table>")):
         html = html.replace("<table>", _TABLE.format(number + 1), 1)

@@ -206,7 +206,7 @@ def test_documents_are_pages_whose_links_and_anchors_lead_somewhere(client: Clie
 def test_a_page_links_to_the_previous_and_the_next_of_the_sidebar(client: Client) -> None:
     for address, neighbors in {
         "/docs/read-a-board/": ["/measures/"],
-        "/measures/": ["/docs/read-a-board/", "/efficiency/"],
+        "/measures/": ["/docs/read-a-board/", "/docs/worked-examples/"],
         "/docs/tutorial/": ["/docs/glossary/", "/docs/answer-runs/"],
         "/docs/scaling/": ["/docs/operations/"],
         "/docs/": [],
