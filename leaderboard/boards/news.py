@@ -87,11 +87,27 @@ def news_page(number: int, datasets: Collection[int] | None = None) -> tuple[Pag
 
 def group_by_day(items: Iterable[Item]) -> list[Day]:
     """Group items, given newest first, by day; within a day, new bests are first, newest first, then others by team."""
-    days = [(day, list(day_items)) for day, day_items in groupby(items, lambda item: item.at.date())]
+    days = [(day, _merge_imports(day_items)) for day, day_items in groupby(items, lambda item: item.at.date())]
     return [
         Day(day, sorted(day_items, key=lambda item: (not item.new_best, "" if item.new_best else item.team)))
         for day, day_items in days
     ]
+
+
+def _merge_imports(items: Iterable[Item]) -> list[Item]:
+    """Merge the imported results of a day, which are of the site or of participants, into an item for each dataset."""
+    groups: dict[tuple[str, str], list[Item]] = {}
+    for item in items:
+        is_import = item.kind == Kind.PUBLISHED and not item.team_slug and item.team != anonymity.ANONYMOUS
+        groups.setdefault((item.kind, item.dataset_slug) if is_import else (item.kind, item.key), []).append(item)
+    return [_merged_item(group) if len(group) > 1 else group[0] for group in groups.values()]
+
+
+def _merged_item(results: Sequence[Item]) -> Item:
+    """Return the item about several results on a dataset, given newest first, that names the newest best one."""
+    best = next((result for result in results if result.new_best), None)
+    note = f"{len(results)} systems" + (f", the best is {best.system} with {best.note}" if best else "")
+    return (best or results[0])._replace(label="New results", system="", system_slug="", note=note, team="")
 
 
 def _listed_changes(datasets: Collection[int] | None) -> QuerySet[BoardChange]:
@@ -139,11 +155,9 @@ def _news_items(changes: Iterable[BoardChange]) -> list[Item]:
             note = "scores on the private part, and their difference from the public part"
             items.append(_change_item(change, "Revealed", note))
         elif change.kind == Kind.PROTECTED and change.facts.get("protection") == Protection.COMPETITION:
-            note = "the board shows the public part of the judged queries"
-            items.append(_change_item(change, "Competition", note))
+            items.append(_change_item(change, "Competition", "the board shows the public part of the judged queries"))
         elif change.kind == Kind.PROTECTED:
-            note = "values are means over all judged queries again"
-            items.append(_change_item(change, "Competition over", note))
+            items.append(_change_item(change, "Competition over", "values are means over all judged queries again"))
         elif change.entry is not None:
             items.append(_entry_item(change, change.entry, board_statements, baselines.get(change.pk, {})))
     return sorted(items, key=attrgetter("at"), reverse=True)
@@ -154,11 +168,9 @@ def _previous_facts(changes: Sequence[BoardChange]) -> dict[int, Mapping[str, An
 
     They are empty for the first change of a dataset.
     """
-    if not changes:
-        return {}
-    condition = reduce(or_, (Q(dataset=change.dataset_id, revision=change.revision - 1) for change in changes))
-    rows = BoardChange.objects.filter(condition).values_list("dataset_id", "revision", "facts")
-    facts = {(dataset, revision): columns for dataset, revision, columns in rows}
+    conditions = (Q(dataset=change.dataset_id, revision=change.revision - 1) for change in changes)
+    before = BoardChange.objects.filter(reduce(or_, conditions, Q(pk__in=())))
+    facts = {(row.dataset_id, row.revision): row.facts for row in before.only("dataset", "revision", "facts")}
     return {change.pk: facts.get((change.dataset_id, change.revision - 1), {}) for change in changes}
 
 
@@ -206,8 +218,6 @@ def _later_baselines(changes: Sequence[BoardChange]) -> dict[int, Mapping[str, A
         for change in changes
         if change.entry is not None and (change.facts.get("result") or {}).get("baseline") is None
     ]
-    if not changes_without_baseline:
-        return {}
     rows = (
         Entry.objects.public()
         .filter(dataset__in={change.dataset_id for change in changes_without_baseline}, is_baseline=True)
@@ -280,8 +290,6 @@ def _reported_items(times: Sequence[datetime.datetime]) -> dict[datetime.datetim
 
     Takes one database query, and one more for each time.
     """
-    if not times:
-        return {}
     changes = BoardChange.objects.filter(kind=Kind.REPORTED, at__in=times)
     items_by_time: dict[datetime.datetime, list[Item]] = {}
     for time, group in groupby(sorted(changes.values_list("at", "pk", "dataset", "revision")), lambda row: row[0]):

@@ -59,6 +59,20 @@ def test_best_scores_of_a_day_keep_their_order_whatever_the_teams_are_called() -
     assert [(item.system, item.new_best) for item in day.items[:2]] == [("Second", True), ("First", True)]
 
 
+def test_results_of_an_import_are_one_item_for_each_dataset() -> None:
+    dataset = scored_dataset(name="Set")
+    for name, ndcg in (("BM25", 0.25), ("First", 0.5), ("Second", 0.6), ("Worse", 0.1)):
+        score(dataset, name, baseline=name == "BM25", ndcg=ndcg)
+    score(scored_dataset(name="Other"), "Alone", ndcg=0.5)
+    System.objects.update(team=None)
+    System.objects.filter(name="Second").update(participant="H2oloo")
+    (day,) = news.group_by_day(news.news_page(1)[1])
+    assert [(item.title, item.new_best) for item in day.items] == [
+        ("New results, Set: 4 systems, the best is Second with nDCG@10 0.600, +0.350 over BM25", True),
+        ("New result, Alone on Other: nDCG@10 0.500", False),
+    ]
+
+
 def test_hidden_datasets_have_rounded_numbers_and_nothing_private_is_told(client: Client) -> None:
     dataset = scored_dataset(name="Set", hidden=True)
     score(dataset, "BM25", baseline=True, ndcg=0.123456)

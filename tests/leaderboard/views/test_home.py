@@ -151,8 +151,8 @@ def test_empty_pages_say_what_will_be_there_and_offer_one_step(client: Client) -
         ("/benchmarks/", "They will be listed here once a curator imports one", "/docs/datasets/"),
         ("/news/", "will be listed here by day", "/benchmarks/"),
         ("/rounds/", "Announced rounds will be listed here", "/datasets/"),
-        ("/search/?q=zzz", "Search for fewer or other words", "/benchmarks/"),
-        ("/search/", "Enter a name", "/benchmarks/"),
+        ("/search/?q=zzz", "pages of the documentation by their headings", "/benchmarks/"),
+        ("/search/", "The search finds", "/benchmarks/"),
     ):
         page = client.get(address).content.decode()
         after = page.partition(text)[2]

@@ -103,7 +103,12 @@ def test_the_page_shows_the_best_standing_of_a_system_and_the_leader_of_a_board(
 def test_a_mistyped_name_or_address_leads_to_similar_ones(client: Client, content: Dataset) -> None:
     content.slug = "quokka-questions"
     content.save()
-    assert "Did you mean" not in client.get("/search/?q=zzzz").content.decode()
+    page = client.get("/search/?q=zzzz").content.decode()
+    assert "Did you mean" not in page
+    for example in re.findall(r'<a href="(/search/[^"]+)"', page):
+        assert "The search finds" not in client.get(example).content.decode(), example
+    assert page.count('<a href="/search/') == 2
+    assert "Did you mean" not in client.get("/search/?q=quorum").content.decode()
     assert '<a href="/search/?q=Quokka">Quokka</a>' in client.get("/search/?q=qoukka").content.decode()
     score(content, make_system("Quokka +BM25"), ndcg=0.3)
     near = client.get("/search/?q=bm26").content.decode()
