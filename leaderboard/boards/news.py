@@ -87,10 +87,9 @@ def news_page(number: int, datasets: Collection[int] | None = None) -> tuple[Pag
 
 def group_by_day(items: Iterable[Item]) -> list[Day]:
     """Group items, given newest first, by day; within a day, new bests are first, newest first, then others by team."""
-    days = [(day, _merge_imports(day_items)) for day, day_items in groupby(items, lambda item: item.at.date())]
     return [
-        Day(day, sorted(day_items, key=lambda item: (not item.new_best, "" if item.new_best else item.team)))
-        for day, day_items in days
+        Day(day, sorted(_merge_imports(group), key=lambda row: (not row.new_best, "" if row.new_best else row.team)))
+        for day, group in groupby(items, lambda item: item.at.date())
     ]
 
 

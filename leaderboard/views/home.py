@@ -63,10 +63,12 @@ SORTS: Mapping[str, tuple[str, Callable[[BoardCard], Any]]] = {
 }
 
 
-def _searchable_text(card: BoardCard) -> str:
-    """Return the lowercase text in which the server searches the words of the filter."""
+def _excluding_filters(card: BoardCard, chosen: Mapping[str, str], words: str) -> list[str]:
+    """Return the names of the filters that exclude a card: facets, and `q` if a word is missing from its texts."""
     facts = [card.about.get(name) or "" for name in ("name", "task", "domain", "language")]
-    return " ".join([*facts, card.judgements, card.board.summary.name if card.board.summary else ""]).casefold()
+    text = " ".join([*facts, card.judgements, card.board.summary.name if card.board.summary else ""]).casefold()
+    names = [name for name, value in chosen.items() if FACETS[name][1](card) != value]
+    return names if all(word in text for word in words.casefold().split()) else [*names, "q"]
 
 
 def _list_variant(request: HttpRequest) -> PageVariant:
@@ -80,21 +82,21 @@ def _list_variant(request: HttpRequest) -> PageVariant:
 def leaderboards(request: HttpRequest) -> HttpResponse:
     """List all boards, filtered by words and facets: datasets, and benchmarks with one of these datasets."""
     cards, words = board_cards(), read_query(request.GET.get("q", ""))
-    visible_cards, facets = list(cards.datasets), []
+    fields, sort = request.GET.dict(), choice(request.GET, "sort", SORTS)
+    facets: list[tuple[str, str, list[tuple[str, int]], str]] = []
     for name, (label, value) in FACETS.items():
         counts = Counter(filter(None, map(value, cards.datasets)))
         code = known_language_code(request.GET.get(name, "")) if name == "language" else ""
         selection = code if code in counts else choice(request.GET, name, sorted(counts))
         facets.append((name, label, sorted(counts.items()), selection))
-        visible_cards = [card for card in visible_cards if not selection or value(card) == selection]
-    sort = choice(request.GET, "sort", SORTS)
+    chosen = {name: selection for name, *_, selection in facets if selection}
+    excluding = {card.about["pk"]: _excluding_filters(card, chosen, words) for card in cards.datasets}
+    visible_cards = [card for card in cards.datasets if not excluding[card.about["pk"]]]
     visible_cards.sort(key=SORTS[sort or "name"][1])
-    filtered, visible_ids = any(selection for *_, selection in facets), {card.about["pk"] for card in visible_cards}
-    benchmarks = [card for card in cards.benchmarks if not filtered or card.about["datasets"] & visible_ids]
-    benchmarks, visible_cards = (
-        [card for card in group if all(word in _searchable_text(card) for word in words.casefold().split())]
-        for group in (benchmarks, visible_cards)
-    )
+    visible_ids = {dataset for dataset, names in excluding.items() if names in ([], ["q"])}
+    benchmarks = [card for card in cards.benchmarks if not chosen or card.about["datasets"] & visible_ids]
+    benchmarks = [card for card in benchmarks if not _excluding_filters(card, {}, words)]
+    removable = Counter(names[0] for names in excluding.values() if len(names) == 1).most_common(1)
     context = {
         "section": "leaderboards",
         "benchmarks": sorted(benchmarks, key=SORTS[sort][1]) if sort else benchmarks,
@@ -104,7 +106,8 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
         "any": bool(cards.datasets),
         "rolling_benchmarks": ROLLING_BENCHMARKS.all(),
         "facets": facets,
-        "filtered": filtered or bool(words),
+        "filtered": bool(chosen or words),
+        "removable": [(fields.pop(name), number, urlencode(fields)) for name, number in removable],
         "sorts": [(name, label) for name, (label, _) in SORTS.items()],
         "sort": sort,
         "collections": len(public_overlaps().datasets),
@@ -115,11 +118,7 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
 def search_variant(request: HttpRequest) -> PageVariant:
     """Return the view of a search, which depends on its words and is therefore not shared."""
     query = read_query(request.GET.get("q", ""))
-    return PageVariant(f"{is_part(request)} {_kind(request)} {query}", common=False)
-
-
-def _kind(request: HttpRequest) -> str:
-    return choice(request.GET, "kind", KINDS)
+    return PageVariant(f"{is_part(request)} {choice(request.GET, 'kind', KINDS)} {query}", common=False)
 
 
 @require_safe
@@ -128,7 +127,7 @@ def _kind(request: HttpRequest) -> str:
 def search_page(request: HttpRequest) -> HttpResponse:
     """Show search results for `q` by kind, or more results of a single `kind`."""
     query = read_query(request.GET.get("q", ""))
-    results = distinguish(search(query, _kind(request)))
+    results = distinguish(search(query, choice(request.GET, "kind", KINDS)))
     lines = standing_lines() if results and not is_part(request) else {}
     results = [result._replace(standing=lines.get(result.url, "")) for result in results]
     words = similar_words(query) if query and not results and not is_part(request) else ()
