@@ -122,8 +122,7 @@ class _MemberReader:
                 data = self.file.read(STORED_CHUNK)
                 if not data:
                     raise _DamagedData("the file is truncated")
-            expanded_bytes = self.decompressor.decompress(data, len(view))
-            if expanded_bytes:
+            if expanded_bytes := self.decompressor.decompress(data, len(view)):
                 view[: len(expanded_bytes)] = expanded_bytes
                 return len(expanded_bytes)
 
@@ -244,8 +243,7 @@ class ExpandedFile:
 
     @staticmethod
     def _refuse_unsupported_format(start_bytes: bytes) -> None:
-        name = next((name for magic, name in _REFUSED_MAGIC.items() if start_bytes.startswith(magic)), None)
-        if name:
+        if name := next((name for magic, name in _REFUSED_MAGIC.items() if start_bytes.startswith(magic)), None):
             raise unsupported_format(name)
 
     @property
@@ -327,8 +325,7 @@ def open_blocks(path: Path | str | bytes, limits: FileLimits | None = None, size
 
     `path` may also be the file's content as bytes. Raises InvalidContent like `ExpandedFile`.
     """
-    buffer = bytearray(size)
-    with open_expanded(path, limits or FileLimits()) as source, memoryview(buffer) as view:
+    with open_expanded(path, limits or FileLimits()) as source, memoryview(bytearray(size)) as view:
         while count := source.readinto(view):
             yield bytes(view[:count])
 

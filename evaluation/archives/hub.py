@@ -68,8 +68,7 @@ class Repository:
             listing = json.loads(data) if len(data) <= _MAX_LISTING else None
         except urllib.error.HTTPError as error:
             if error.code in (401, 403, 404):
-                message = f"the hub has no public repository {name} at {revision}"
-                raise NotFetched("hub_missing", message) from error
+                raise NotFetched("hub_missing", f"the hub has no public repository {name} at {revision}") from error
             raise NotFetched("hub_unreachable", f"the hub answered {error.code}") from error
         except (ValueError, RecursionError) as error:
             raise NotFetched("hub_unreachable", "the hub's answer is not JSON") from error
@@ -103,8 +102,7 @@ class Repository:
         hub reported, incomplete, damaged, or too slow.
         """
         digest, remaining_bytes = hashlib.sha256(), file.size
-        url = f"{self._files}/{self.commit}/{quote(file.name)}"
-        with _open_url(url) as answer, target.open("xb") as writer:
+        with _open_url(f"{self._files}/{self.commit}/{quote(file.name)}") as answer, target.open("xb") as writer:
             for block in read_blocks(answer, file.size, file.name):
                 remaining_bytes -= len(block)
                 if remaining_bytes < 0:
@@ -137,8 +135,7 @@ def connection_errors(host: str = "hub", code: str = "hub_unreachable") -> Itera
     except (OSError, HTTPException) as error:  # URLError is an OSError.
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             raise
-        message = f"the {host} cannot be reached ({type(error).__name__})"
-        raise NotFetched(code, message) from error
+        raise NotFetched(code, f"the {host} cannot be reached ({type(error).__name__})") from error
 
 
 def _get_name(entry: object) -> str:

@@ -146,8 +146,7 @@ class Archive:
             climbs = path.startswith("/") or ".." in PurePosixPath(path).parts or re.match("[A-Za-z]:", path)
             if not path or climbs or not (is_clutter(name) or path.isprintable()):
                 message = f"the zip has a member with an unsafe path: {path[:_QUOTED_CHARACTERS]!r}"
-                hint = "Pack files under plain relative names with / between folders."
-                raise MEMBER_NAME.refusal(message, hint)
+                raise MEMBER_NAME.refusal(message, "Pack files under plain relative names with / between folders.")
         self._infos = [(name, info) for name, info in files if not is_clutter(name)]
         self.names = tuple(name for name, _ in self._infos)
         if len(self.names) > policy.max_members:

@@ -87,8 +87,7 @@ class CheckpointDescription:
         return frozenset((self.kind, *self.also))
 
     def write(self, folder: Path) -> None:
-        text = json.dumps(asdict(self), indent=1, sort_keys=True)
-        (folder / FILE_NAME).write_text(text + "\n", encoding="utf-8")
+        (folder / FILE_NAME).write_text(json.dumps(asdict(self), indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:

@@ -177,8 +177,7 @@ def list_model_files(root: Path, findings: Findings) -> ModelFiles:
             findings.at("").refuse("too_many_files", message)
             break
         if not stat.S_ISREG(facts.st_mode):
-            link = stat.S_ISLNK(facts.st_mode)
-            message = "it is a symbolic link" if link else "it is not a regular file"
+            message = "it is a symbolic link" if stat.S_ISLNK(facts.st_mode) else "it is not a regular file"
             findings.at(name).refuse("file_kind", message)
         elif facts.st_nlink != 1:
             findings.at(name).refuse("file_kind", "it has a second name (hard link)")

@@ -278,8 +278,7 @@ class ModelFolder:
             settings = read_settings(source)
             if self.has_class("ForCausalLM"):
                 return _causal_plan(source, settings)
-            chain = read_chain([ModuleEntry(m.TRANSFORMER, "", source)], kind, source.at(CONFIG))
-            return chain.plan(kind, settings)
+            return read_chain([ModuleEntry(m.TRANSFORMER, "", source)], kind, source.at(CONFIG)).plan(kind, settings)
         model = read_transformer(source, "token" if kind is CheckpointKind.TERM_WEIGHTING else "writer")
         template = read_settings(source).template or recognize_template(model.tokenizer.chat_template)
         if kind is not CheckpointKind.SEQ2SEQ or not template:

@@ -129,8 +129,7 @@ def rebuild(validation: Validation, target: Path) -> CheckpointDescription:
     for folder, part in plan.parts.items():
         moved_part = part.in_folder(folder)
         for name, value in moved_part.json.items():
-            text = json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True)
-            contents[name] = [text.encode("utf-8") + b"\n"]
+            contents[name] = [json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True).encode("utf-8") + b"\n"]
         contents |= {name: _encode_weights(tensors) for name, tensors in moved_part.weights.items()}
     for name, content in sorted(contents.items()):
         path = target / name
@@ -184,8 +183,7 @@ def open_checkpoint(
             raise InvalidContent.build(Problem("error", "wrong_kind", 1, message, "Specify a checkpoint of that kind."))
         return folder
     if folder.is_file():
-        extracted = Path(tempfile.mkdtemp(prefix="archive-", dir=scratch))
-        validation = validate_archive(folder, extracted, kinds, pooling)
+        validation = validate_archive(folder, Path(tempfile.mkdtemp(prefix="archive-", dir=scratch)), kinds, pooling)
     else:
         validation = validate_folder(folder, kinds, pooling)
     target = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=scratch))
@@ -266,8 +264,7 @@ def _extract_zip(path: Path, scratch: Path, findings: FileFindings) -> dict[str,
         findings.refuse("trailing_data", "data follows the end of the zip")
     with open_archive(path, POLICY) as archive:
         if archive.first_byte:
-            message = f"{archive.first_byte:,} bytes precede the zip's first member"
-            findings.refuse("trailing_data", message)
+            findings.refuse("trailing_data", f"{archive.first_byte:,} bytes precede the zip's first member")
         names = _MemberNames(findings.findings)
         fitting = [name for name in archive.names if names.take(name)]
         used_names = [name for name in archive.names if check_file_name(name, findings.findings)]
@@ -289,8 +286,7 @@ class _MemberNames:
     def take(self, name: str) -> bool:
         """Record a file's normalized name. Return False and add an error if it conflicts with an earlier name."""
         folders = [name[:index] for index, letter in enumerate(name) if letter == "/"]
-        fault = self._describe_conflict(name.casefold(), folders)
-        if fault:
+        if fault := self._describe_conflict(name.casefold(), folders):
             self._findings.at(name).refuse("member_name", fault)
         self._files.add(name.casefold())
         for folder in folders:
@@ -385,8 +381,7 @@ def iterate_members(read: Callable[[int], bytes], skip: Callable[[int], None]) -
             if info.size:
                 raise NotTar("member_kind", f"the folder {name!r} has content")
         elif info.type not in (REGTYPE, AREGTYPE):
-            message = f"{name!r} is a link, a device, a sparse file, or another special member"
-            raise NotTar("member_kind", message)
+            raise NotTar("member_kind", f"{name!r} is a link, a device, a sparse file, or another special member")
         elif name.endswith("/"):
             raise NotTar("member_kind", f"{name!r} has a folder's name but is a file")
         else:

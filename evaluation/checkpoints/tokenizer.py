@@ -139,8 +139,7 @@ def read_tokenizer(source: ModelFiles, rows: int | None, keep_truncation: bool =
     if not isinstance(template, str) or len(template) > _MAX_TEMPLATE:
         template = ""
     if template:
-        remark = "a chat template is a program and is never run"
-        source.at(SETTINGS_NAME).remark("left_out", remark)
+        source.at(SETTINGS_NAME).remark("left_out", "a chat template is a program and is never run")
     max_length: Any = settings.get("model_max_length")
     return Tokenizer(
         {

@@ -267,8 +267,7 @@ def _read_shards(source: ModelFiles) -> Tensors:
 def refuse_shape(name: str, tensor: Tensor, expected_shape: Iterable[int], findings: FileFindings) -> None:
     """Refuse a tensor with a shape other than the expected one."""
     if tensor.shape != tuple(expected_shape):
-        message = f"its shape is {sizes(tensor.shape)} instead of {sizes(expected_shape)}"
-        findings.refuse("weights_shape", message, name)
+        findings.refuse("weights_shape", f"its shape is {sizes(tensor.shape)} instead of {sizes(expected_shape)}", name)
 
 
 def sizes(shape: Iterable[int]) -> str:

@@ -231,8 +231,7 @@ def _try_model(rebuilt: Path, kind: CheckpointKind, scratch: Path) -> None:
     sentences = [f"{subject} {predicate}." for subject in _SUBJECTS for predicate in _PREDICATES]
     texts = [{"_id": str(number), "title": "", "text": text} for number, text in enumerate(sentences)]
     for file, entries in (("corpus.jsonl", texts), ("queries.jsonl", texts[:3])):
-        lines = "".join(json.dumps(entry) + "\n" for entry in entries)
-        (scratch / file).write_text(lines, encoding="utf-8")
+        (scratch / file).write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
     try:
         outcome = retrieve(
             RetrievalTask(

@@ -78,8 +78,7 @@ def add_parser(subparsers: Subparsers) -> None:
     encoding = subparsers.add_parser("encode", description="Encode the shards of a corpus that --shards lacks.")
     _add_engine(encoding, "one that encodes shards")
     encoding.set_defaults(run=run_encode)
-    listing = subparsers.add_parser("engines")
-    listing.set_defaults(run=run_engines)
+    subparsers.add_parser("engines").set_defaults(run=run_engines)
 
 
 def _add_files(parser: argparse.ArgumentParser, queries: str) -> None:
@@ -198,7 +197,6 @@ def run_encode(arguments: argparse.Namespace) -> int:
         """Encode the shards and return their number as text."""
         if arguments.shards is None:
             raise InvalidParameter("Specify a folder for the shards with --shards FOLDER.")
-        progress = _show_progress if sys.stderr.isatty() else None
         done = encode(
             EncodingTask(
                 arguments.engine,
@@ -208,7 +206,7 @@ def run_encode(arguments: argparse.Namespace) -> int:
                 resources=resources,
                 part=_parse_part(arguments),
             ),
-            progress,
+            _show_progress if sys.stderr.isatty() else None,
         )
         shards = f"{len(done.folders):,} of {done.shards:,} shards"
         return f"{arguments.shards}: {shards}, {done.documents:,} documents encoded now"

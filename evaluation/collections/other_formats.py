@@ -86,8 +86,7 @@ def write_judgements(target: Path, judgements: Iterable[tuple[str, str, object]]
 
 def write_excluded(target: Path, pairs: Iterable[tuple[str, str]]) -> None:
     """Write `excluded.tsv` from (query id, document id), without repetitions; no file if there are no pairs."""
-    lines = [f"{query}\t{document}\n" for query, document in dict.fromkeys(pairs)]
-    if lines:
+    if lines := [f"{query}\t{document}\n" for query, document in dict.fromkeys(pairs)]:
         target.write_text(f"{EXCLUDED_HEADER}\n{''.join(lines)}", "utf-8")
 
 

@@ -104,8 +104,7 @@ class UnigramCounter:
 
 
 def hash_word(word: str) -> int:
-    digest = blake2b(word.encode("utf-8", "surrogatepass"), digest_size=_HASH_BYTES).digest()
-    return int.from_bytes(digest, "little")
+    return int.from_bytes(blake2b(word.encode("utf-8", "surrogatepass"), digest_size=_HASH_BYTES).digest(), "little")
 
 
 class Bounds(NamedTuple):

@@ -60,11 +60,10 @@ def convert_texts(paths: Sequence[Path], target: Path) -> None:
 
     Raises InvalidContent with the file and the line (for Parquet, the row) of a problem.
     """
-    columns = ("_id", _text_column(target.name))
     records = (
         Record(_to_text(path, line, identifier), _to_text(path, line, title), _to_text(path, line, text), line)
         for path in paths
-        for line, (identifier, text, title) in _read_columns(path, columns, ("title",))
+        for line, (identifier, text, title) in _read_columns(path, ("_id", _text_column(target.name)), ("title",))
     )
     write_records(target, records)
 
@@ -211,8 +210,7 @@ def _read_csv(path: Path) -> Iterator[Row]:
     Raises InvalidContent for a row that does not fit the header, and if the file is not UTF-8 or not valid CSV.
     """
     problems = FileProblems(path.name)
-    lines = (line.decode() for _, line in beir.iterate_lines(path, problems))
-    rows = csv.DictReader(lines, strict=True)
+    rows = csv.DictReader((line.decode() for _, line in beir.iterate_lines(path, problems)), strict=True)
     limit = csv.field_size_limit(beir.MAX_LINE_BYTES)  # Process-wide; documents may be long.
     try:
         for row in rows:
@@ -234,8 +232,7 @@ def _read_parquet(path: Path) -> Iterator[Row]:
     from pyarrow import ArrowInvalid, parquet
 
     try:
-        batches = parquet.ParquetFile(path).iter_batches(_ROWS_AT_ONCE)
-        rows = (row for batch in batches for row in batch.to_pylist())
+        rows = (row for batch in parquet.ParquetFile(path).iter_batches(_ROWS_AT_ONCE) for row in batch.to_pylist())
         yield from enumerate(rows, 1)
     except (ArrowInvalid, OSError) as error:
         raise format_error(path, [], f"not valid Parquet: {error}", "Download the file again.") from error

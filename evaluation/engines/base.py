@@ -560,8 +560,7 @@ class EngineDescription:
         Raises InvalidParameter for an unknown name or an invalid value.
         """
         parameters = {parameter.name: parameter for parameter in self.parameters}
-        unknown_names = [name for name in values if name not in parameters]
-        if unknown_names:
+        if unknown_names := [name for name in values if name not in parameters]:
             raise InvalidParameter(
                 f"{self.name} has no parameter {', '.join(sorted(unknown_names))}. Available: {', '.join(parameters)}."
             )

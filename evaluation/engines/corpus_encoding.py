@@ -118,8 +118,7 @@ def claim_shards(task: EncodingTask, folder: Path) -> None:
     }
     if note.exists():
         recorded_inputs = json.loads(note.read_text("utf-8"))
-        differences = ", ".join(sorted(name for name in inputs if recorded_inputs.get(name) != inputs[name]))
-        if differences:
+        if differences := ", ".join(sorted(name for name in inputs if recorded_inputs.get(name) != inputs[name])):
             raise InvalidParameter(f"The shards in {folder} were made with another {differences}; choose a new folder.")
     else:
         folder.mkdir(parents=True, exist_ok=True)
@@ -190,8 +189,7 @@ def get_learned_folder(
     learned_folder = shards / f"learned-{name}"
     if not learned_folder.is_dir():
         folders = [shards / shard_name(number) for number in range(count)]
-        missing_shards = [folder.name for folder in folders if not folder.exists()]
-        if missing_shards:
+        if missing_shards := [folder.name for folder in folders if not folder.exists()]:
             raise InvalidParameter(
                 f"{len(missing_shards):,} of {count:,} shards are not in {shards} yet, the first is "
                 f"{missing_shards[0]}. This index is learned from all of them. Run `encode` for each part first."
@@ -204,8 +202,7 @@ def get_learned_folder(
 
 def check_intact(folders: Iterable[Path]) -> None:
     """Raise InvalidContent if files of existing folders are truncated."""
-    damaged = [f"{folder} ({damage})" for folder in folders if (damage := describe_damage(folder))]
-    if damaged:
+    if damaged := [f"{folder} ({damage})" for folder in folders if (damage := describe_damage(folder))]:
         hint = "Remove these folders and run the same command again. It creates the missing ones."
         raise refusal("damaged_folder", f"incomplete: {', '.join(damaged)}", hint)
 

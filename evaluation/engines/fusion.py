@@ -74,8 +74,7 @@ class Fusion(Engine):
         sums: dict[str, float] = {}
         for run, weight in zip(self._runs, self._weights, strict=True):
             ids, scores = run.documents(query_id)
-            contributions = weight * self._contribution(scores)
-            for document, value in zip(ids, contributions.tolist(), strict=True):
+            for document, value in zip(ids, (weight * self._contribution(scores)).tolist(), strict=True):
                 sums[document] = sums.get(document, 0.0) + value
         names, totals = list(sums), np.array(list(sums.values()), np.float64)
         return SearchResult.from_scores(query_id, names, totals, depth)

@@ -85,8 +85,7 @@ class LateInteraction(DividedEngine):
         elif self.mode == "end-to-end":
             self.finder = NearestTokens(parameters["nearest_vectors"], parameters["probes"], resources.threads)
         elif self.mode == "compressed":
-            bits = int(parameters["residual_bits"])
-            self.finder = CompressedTokens(bits, parameters["probes"], resources.threads)
+            self.finder = CompressedTokens(int(parameters["residual_bits"]), parameters["probes"], resources.threads)
         self._sample: list[torch.Tensor] = []
 
     @property

@@ -54,8 +54,7 @@ class LearnedSparse(DividedEngine):
 
     def encode_shard(self, documents: Sequence[Document], folder: Path, progress: Progress = ignore) -> None:
         """Write the documents' ids and one sparse row of weights per document."""
-        texts = list(map(self.read_text, documents))
-        rows = self.encoder.encode(texts, "document", progress)
+        rows = self.encoder.encode(list(map(self.read_text, documents)), "document", progress)
         write_sparse_shard(folder, [document.id for document in documents], rows)
 
     def build_part(self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore) -> None:

@@ -214,8 +214,7 @@ class QueryRewriting(BM25):
             expansions = self.expansions([query.text for query in queries])
         for query, expansion in zip(queries, expansions, strict=True):
             with self.clock.part("search"):
-                terms = Counter(self.analyser(f"{query.text} {expansion}"))
-                ranking = self.searcher.rank(query.id, terms, depth)
+                ranking = self.searcher.rank(query.id, Counter(self.analyser(f"{query.text} {expansion}")), depth)
             yield ranking
 
     def expansions(self, texts: Sequence[str]) -> list[str]:

@@ -241,8 +241,7 @@ def merge_runs(
     streams = [_read_part(path) for path in paths]
     next_rankings = [next(stream, None) for stream in streams]
     for query in queries:
-        matches = [ranking for ranking in next_rankings if ranking is not None and ranking.query_id == query]
-        if matches:
+        if matches := [ranking for ranking in next_rankings if ranking is not None and ranking.query_id == query]:
             write(merge_results(matches, depth))
             next_rankings = [
                 next(stream, None) if ranking is not None and ranking.query_id == query else ranking

@@ -219,8 +219,7 @@ class ServedEncoder:
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]), reverse=True)
         size = self._client.batch_texts
         batches = [order[start : start + size] for start in range(0, len(order), size)]
-        calls = [partial(self._encode_batch, texts, prompt, indices, output) for indices in batches]
-        self._client.run(calls, progress)
+        self._client.run([partial(self._encode_batch, texts, prompt, indices, output) for indices in batches], progress)
 
     def _encode_batch(self, texts: Sequence[str], prompt: str, indices: Sequence[int], output: Floats) -> None:
         vectors = self._client.get_rows(_VECTORS, [prompt + texts[index] for index in indices])
@@ -306,8 +305,7 @@ class ServedDenseRetrieval(dense.DenseRetrieval):
 
     def load_encoders(self) -> Mapping[Any, Any]:
         """Return the same encoder for queries and documents."""
-        client = ServerClient(self.resources.server, self.parameters)
-        encoder = ServedEncoder(client, self.parameters, self.unit_length)
+        encoder = ServedEncoder(ServerClient(self.resources.server, self.parameters), self.parameters, self.unit_length)
         return {"query": encoder, "document": encoder}
 
 

@@ -225,8 +225,7 @@ def _measure(
         except TooSlow:
             return {}
         figures_by_label[label] = replace(figures, flops_per_document=flops_per_document).as_data()
-    main = figures_by_label[list(engines)[-1]]
-    return {"figures": main, "variants": figures_by_label if engine.variants else {}}
+    return {"figures": figures_by_label[list(engines)[-1]], "variants": figures_by_label if engine.variants else {}}
 
 
 def _encode_shards(job: ExecutionJob, channel: Channel) -> None:
@@ -241,8 +240,7 @@ def _encode_shards(job: ExecutionJob, channel: Channel) -> None:
     assert job.corpus is not None
     report = partial(channel.report, "encoding")
     for number in channel.requested_shards():
-        first_document = number * job.shard_size
-        documents = list(islice(read_corpus(job.corpus, first_document=first_document), job.shard_size))
+        documents = list(islice(read_corpus(job.corpus, first_document=number * job.shard_size), job.shard_size))
         report(0.0)
         start = perf_counter()
         make_folder(job.out / SHARD_FOLDER, partial(engine.encode_shard, documents, progress=report))

@@ -181,8 +181,7 @@ def _validate_problems(entries: object) -> list[Problem]:
     _require(len(entries) <= MAX_PROBLEMS, "there are too many problems")
     problems = []
     for entry in entries:
-        is_known = isinstance(entry, dict) and entry.get("code") in CODES
-        _require(is_known, "a problem has an unknown code")
+        _require(isinstance(entry, dict) and entry.get("code") in CODES, "a problem has an unknown code")
         severity, message = entry.get("severity"), entry.get("message")
         _require(
             severity in ("error", "warning") and isinstance(message, str),
@@ -359,8 +358,7 @@ def _check_counts(figures: EfficiencyFigures, queries: int, effort: Effort) -> N
     most_rounds = max(2, -(-effort.searches // timed), effort.most_rounds)
     _require(2 <= rounds <= most_rounds, f"{rounds} rounds are not between 2 and {most_rounds}")
     _require(searches == timed * rounds, f"{searches} searches do not match {timed} queries in {rounds} rounds")
-    has_uncertainty = figures.unsettled <= timed and figures.spread_ms is not None
-    _require(has_uncertainty, "the uncertainty of the latency is missing")
+    _require(figures.unsettled <= timed and figures.spread_ms is not None, "the uncertainty of the latency is missing")
     _require((figures.other_work or 0) <= 1, "other work used more processors than exist")
     batched_limit = min(queries, effort.throughput_queries) if figures.queries_per_second is not None else 0
     is_batched_valid = figures.batched == batched_limit or figures.batched in range(BATCH, batched_limit, BATCH)
@@ -370,8 +368,7 @@ def _check_counts(figures: EfficiencyFigures, queries: int, effort: Effort) -> N
 def _check_times(figures: EfficiencyFigures) -> None:
     """Reject percentiles, means, times of parts, and rates of searches that contradict each other."""
     latency = figures.latency_ms
-    is_ordered = _FASTEST_MS <= latency.p50 <= latency.p95 <= latency.p99
-    _require(is_ordered, "the latencies are not valid percentiles")
+    _require(_FASTEST_MS <= latency.p50 <= latency.p95 <= latency.p99, "the latencies are not valid percentiles")
     # Half of all searches took at least p50, and one in a hundred at least p99.
     largest_error = _ROUNDING * latency.mean
     is_plausible = latency.p50 <= 2 * largest_error and latency.p99 <= 100 * largest_error

@@ -69,8 +69,7 @@ def write_inputs(
             beir_file.write(_json({"_id": document.id, "title": document.title, "text": document.text}))
     (tira / "corpus.jsonl.gz").hardlink_to(tira / "documents.jsonl.gz")
     if run is not None:
-        records = _candidates(run, topics, Texts(texts_folder), folder / "run")
-        _write_lines(tira / "rerank.jsonl", records)
+        _write_lines(tira / "rerank.jsonl", _candidates(run, topics, Texts(texts_folder), folder / "run"))
         (tira / "rerank.jsonl.gz").write_bytes(igzip.compress((tira / "rerank.jsonl").read_bytes(), 1))
 
 
@@ -81,8 +80,7 @@ def _candidates(run: Path, topics: Iterable[Query], texts: Texts, folder: Path) 
     stored_run.build((), folder)
     for query in topics:
         ranking = next(stored_run.search([query], _DEPTH))
-        pairs = zip(ranking.document_ids, ranking.scores.tolist(), strict=True)
-        for rank, (identifier, score) in enumerate(pairs, 1):
+        for rank, (identifier, score) in enumerate(zip(ranking.document_ids, ranking.scores.tolist(), strict=True), 1):
             number = texts.ids.find(identifier)
             if number >= 0:
                 yield {**_tira_query(query), **_tira_document(texts[number]), "score": score, "rank": rank}

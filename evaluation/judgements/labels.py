@@ -255,8 +255,7 @@ def summarize_judges(labels: Labels) -> dict[str, Any]:
     judges = [{**labels[judge, "", ""], "name": judge, "labels": counts[judge]} for judge in verdicts]
     agreement = []
     for first, second in combinations(verdicts, 2):
-        common = verdicts[first].keys() & verdicts[second].keys()
-        if common:
+        if common := verdicts[first].keys() & verdicts[second].keys():
             kappa = cohen_kappa([(verdicts[first][key], verdicts[second][key]) for key in common])
             agreement.append({"judges": [first, second], "answers": len(common), "kappa": kappa})
     return {"judges": judges, "agreement": agreement}

@@ -229,8 +229,7 @@ class _TrecLines:
             return
         nested = [each for each in record.values() if _is_list_of_hits(each) or (each and _is_ranking(each))]
         if len(nested) != 1:
-            message = f"the object of query {str(query)[:64]!r} has no list of scored documents"
-            raise JSON.refusal(message, _HINT)
+            raise JSON.refusal(f"the object of query {str(query)[:64]!r} has no list of scored documents", _HINT)
         self._add_query(as_id(query), nested[0])
 
     def _add_query(self, query: str, hits: Any) -> None:
@@ -262,8 +261,7 @@ class _TrecLines:
         for hit in hits:
             document_id, score, rank = parse_hit(hit)
             if document_id is None:
-                message = f"query {query[:64]!r} has a list with items that are not documents"
-                raise JSON.refusal(message, _HINT)
+                raise JSON.refusal(f"query {query[:64]!r} has a list with items that are not documents", _HINT)
             if type(rank) is int and rank >= 0:
                 self.only_grades = False
                 score = 1 / (rank + 1) if score is None else score

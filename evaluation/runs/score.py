@@ -359,8 +359,7 @@ def score_run(
     reasons = {each.name: _omission_reason(each, rankings, target.answers is not None) for each in parsed_measures}
     parsed_measures = tuple(measure for measure in parsed_measures if not reasons[measure.name])
     if answer_depth:
-        answers = target.find_answers(first, target.qrels, answer_depth)
-        rankings = replace(rankings, answers=answers)
+        rankings = replace(rankings, answers=target.find_answers(first, target.qrels, answer_depth))
         first = cut_lines(first, first_documents)
     values = np.column_stack(
         [measure.values(rankings) for measure in parsed_measures] or [np.zeros((rankings.queries, 0))]

@@ -104,8 +104,7 @@ def fingerprint_run(path: Path, target: ScoringTarget) -> RunFingerprints:
 
 def _fingerprint(documents: Sequence[bytes]) -> int:
     """Return 64 bits that are not 0. Ids have no white space, so a newline separates them."""
-    digest = hashlib.blake2b(b"\n".join(documents), digest_size=8).digest()
-    return int.from_bytes(digest, "little") or 1
+    return int.from_bytes(hashlib.blake2b(b"\n".join(documents), digest_size=8).digest(), "little") or 1
 
 
 @dataclass(frozen=True)

@@ -325,8 +325,7 @@ class _RunPass:
         return remaining_bytes
 
     def _read_whole_lines(self) -> None:
-        stop = self.buffer.rfind(b"\n", self.reading.fields.position, self.filled_bytes) + 1
-        if stop:
+        if stop := self.buffer.rfind(b"\n", self.reading.fields.position, self.filled_bytes) + 1:
             self.reading.read(self.buffer, stop)
 
     def _count_lines(self, lines_read: int) -> dict[str, LineCount]:

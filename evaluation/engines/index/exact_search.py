@@ -222,8 +222,7 @@ class ExactSearch:
         operations.add(lambda: len(documents) * len(query))
         for start in range(0, len(documents), _ROWS_AT_ONCE):
             batch = slice(start, start + _ROWS_AT_ONCE)
-            rows = gather_rows(self._shards, documents[batch], np.float64, self._starts)
-            scores[batch] = inner_products(query, rows)
+            scores[batch] = inner_products(query, gather_rows(self._shards, documents[batch], np.float64, self._starts))
         order = np.lexsort((self._ranks[documents], -scores))[:count]
         return documents[order], scores[order]
 

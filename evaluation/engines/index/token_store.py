@@ -237,8 +237,7 @@ class NearestTokens:
         """Return the sorted documents of the vectors nearest to each query vector (vectors × dimension)."""
         if not len(query) or not len(self._owners):
             return np.empty(0, np.int64)
-        count = min(self._nearest, len(self._owners))
-        _, numbers = counted_search(self._index, np.ascontiguousarray(query), count)
+        _, numbers = counted_search(self._index, np.ascontiguousarray(query), min(self._nearest, len(self._owners)))
         return np.unique(self._owners[numbers[numbers >= 0]]).astype(np.int64)
 
 

@@ -275,8 +275,7 @@ class Binary:
 
     def search(self, queries: Floats, depth: int) -> Iterator[Ranking]:
         """Yield the `depth` documents of each query with the best scores, among 4 × `depth` candidates."""
-        candidate_count = min(_RESCORED * depth, len(self._ranks))
-        _, candidates = self._index.search(_signs(queries), candidate_count)
+        _, candidates = self._index.search(_signs(queries), min(_RESCORED * depth, len(self._ranks)))
         for query, documents in zip(queries, candidates, strict=True):
             bits = np.unpackbits(self._codes[documents], axis=1, count=len(query))
             scores = (bits.astype(np.float32) * 2 - 1) @ query

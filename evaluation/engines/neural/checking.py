@@ -72,8 +72,7 @@ def check_checkpoint(folder: Path) -> Report:
     findings = Findings()
     description = CheckpointDescription.read(folder)
     for part in description.parts:
-        prefix = f"{part}/" if len(description.parts) > 1 else ""
-        _check_part(folder / part, description.kind, prefix, findings)
+        _check_part(folder / part, description.kind, f"{part}/" if len(description.parts) > 1 else "", findings)
     return findings.report()
 
 
@@ -224,8 +223,7 @@ def _compare_weights(model: Any, tensors: Mapping[str, Tensor], findings: FileFi
     model.tie_weights(missing_keys=loading_info.missing_keys, recompute_mapping=False)
     model._adjust_missing_and_unexpected_keys(loading_info)
     pooled = type(model).__name__.endswith("Classification")
-    missing_names = [name for name in loading_info.missing_keys - buffers if pooled or not _POOLER.search(name)]
-    if missing_names:
+    if missing_names := [name for name in loading_info.missing_keys - buffers if pooled or not _POOLER.search(name)]:
         findings.refuse("missing_weights", f"{summarize_names(sorted(missing_names))} are missing")
     for name, stored_shape, expected_shape in sorted(loading_info.mismatched_keys):
         message = f"its shape is {sizes(stored_shape)}, but {type(model).__name__} requires {sizes(expected_shape)}"
@@ -233,8 +231,7 @@ def _compare_weights(model: Any, tensors: Mapping[str, Tensor], findings: FileFi
     for name in sorted(loading_info.conversion_errors)[:5]:
         findings.refuse("weights_shape", "it cannot be converted from the stored weights", name)
     unexpected = [name for name in loading_info.unexpected_keys - buffers if not name.startswith("decoder.")]
-    computed = sorted(name for name in unexpected if _LAYER_WEIGHT.search(name))
-    if computed:
+    if computed := sorted(name for name in unexpected if _LAYER_WEIGHT.search(name)):
         message = f"{type(model).__name__} has no {summarize_names(computed)} and would ignore these weights"
         findings.refuse("weights_unknown", message)
     elif unexpected:
@@ -274,8 +271,7 @@ def _check_module(role: str, folder: Path, rows: int | None, path_prefix: str, f
     name = module_class.config_file_name
     values = _read_json(folder / name) if role != m.STATIC else {}
     config_findings, weights_findings = findings.at(path_prefix + name), findings.at(path_prefix + WEIGHTS)
-    unknown_keys = sorted(values.keys() - set(module_class.config_keys))
-    if unknown_keys:
+    if unknown_keys := sorted(values.keys() - set(module_class.config_keys)):
         config_findings.refuse("unknown_key", f"{role} has no {summarize_names(unknown_keys)}")
         return
     tensors = read_tensors(folder / WEIGHTS, CheckpointAllowance()) if (folder / WEIGHTS).is_file() else {}
@@ -314,11 +310,9 @@ def _compare_module(module: Any, tensors: Mapping[str, Tensor], findings: FileFi
     state = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers())}
     for name, value in state.items():
         names_by_tensor.setdefault(id(value), []).append(name)
-    missing_names = [names[0] for names in names_by_tensor.values() if not tensors.keys() & set(names)]
-    if missing_names:
+    if missing_names := [names[0] for names in names_by_tensor.values() if not tensors.keys() & set(names)]:
         findings.refuse("missing_weights", f"{summarize_names(missing_names)} are missing")
-    unknown_names = sorted(tensors.keys() - state.keys())
-    if unknown_names:
+    if unknown_names := sorted(tensors.keys() - state.keys()):
         findings.refuse("weights_unknown", f"the module has no {summarize_names(unknown_names)}")
     for name in state.keys() & tensors.keys():
         refuse_shape(name, tensors[name], state[name].shape, findings)

@@ -96,10 +96,9 @@ class SidedEncoder(ABC, Generic[Output]):
         """Return the library's model inputs for some of the texts."""
         model = self._models[role]
         batch = [readable_part(texts[index], model.max_seq_length) for index in indices.tolist()]
-        features = model.preprocess(batch, prompt=self._prompts[role] or None, task=role)
         return {
             name: value.to(self._device) if isinstance(value, torch.Tensor) else value
-            for name, value in features.items()
+            for name, value in model.preprocess(batch, prompt=self._prompts[role] or None, task=role).items()
         }
 
 
@@ -168,8 +167,7 @@ def load_sparse_models(resources: Resources) -> dict[Role, SparseEncoder]:
             words = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
             weight = torch.ones(len(words))
             weight[words.all_special_ids] = 0.0
-            modules = [transformer, SpartaPooling(transformer)]
-            documents = SparseEncoder(modules=modules, device=resources.device).eval()
+            documents = SparseEncoder(modules=[transformer, SpartaPooling(transformer)], device=resources.device).eval()
             counts = TermCounts(tokenizer=words, weight=weight)
             return {"query": SparseEncoder(modules=[counts], device=resources.device), "document": documents}
     return load_roles(resources, lambda folder: _load_sparse(folder, resources.device))
@@ -237,8 +235,7 @@ class SparseTextEncoder(SidedEncoder[torch.Tensor]):
     def __init__(self, resources: Resources, parameters: Mapping[str, Any]) -> None:
         super().__init__(load_sparse_models(resources), parameters, resources.device)
         for model in set(self._models.values()):
-            own_length = model.max_seq_length
-            model.max_seq_length = resolve_maximum_length(model, own_length, parameters["maximum_length"])
+            model.max_seq_length = resolve_maximum_length(model, model.max_seq_length, parameters["maximum_length"])
         self._most_terms = parameters["most_terms"]
         self.maximum_length: int = self._models["document"].max_seq_length
         #: "cosine" for models that require it, with normalized vectors; otherwise "dot".
@@ -255,8 +252,7 @@ class SparseTextEncoder(SidedEncoder[torch.Tensor]):
         rows_by_index: dict[int, _Row] = {}
 
         def keep(indices: Indices, batch: torch.Tensor) -> None:
-            matrix = batch.cpu().float().numpy()
-            for index, row in zip(indices.tolist(), matrix, strict=True):
+            for index, row in zip(indices.tolist(), batch.cpu().float().numpy(), strict=True):
                 terms = np.flatnonzero(row).astype(np.int32)
                 rows_by_index[index] = terms, row[terms]
 
@@ -378,8 +374,7 @@ def late_interaction(queries: Sequence[torch.Tensor], block: Block, mean: bool) 
     O. Khattab and M. Zaharia, "ColBERT", 2020. With `mean`, the mean replaces the sum. Documents without vectors have
     the score -inf.
     """
-    device = queries[0].device
-    vectors = torch.from_numpy(block.vectors).to(device).float()
+    vectors = torch.from_numpy(block.vectors).to(queries[0].device).float()
     return _add_maxima(vectors @ torch.cat(list(queries)).T, queries, block, mean)
 
 
@@ -395,8 +390,7 @@ def late_interaction_of_each(query: torch.Tensor, block: Block, mean: bool) -> F
 
 def _add_maxima(products: torch.Tensor, queries: Sequence[torch.Tensor], block: Block, mean: bool) -> Floats:
     """Return MaxSim (queries × documents), given the inner products of the block's vectors with all query vectors."""
-    device = products.device
-    counts = torch.from_numpy(block.counts).to(device)
+    counts = torch.from_numpy(block.counts).to(products.device)
     maxima = torch.segment_reduce(products, "max", lengths=counts, axis=0, initial=-torch.inf)
     # A few dozen float32 values are added in float64 without rounding, so the order does not matter.
     parts = torch.split(maxima.double(), [len(query) for query in queries], dim=1)

@@ -275,8 +275,7 @@ class AugmentationModel(_TextModel):
         dimension = self.encoder.config.hidden_size
         with model_failures():
             tensors = safetensors.torch.load_file(resources.first_part / FILE_NAME, self._device)
-        missing_names = {"W", "u"} - set(tensors)
-        if missing_names:
+        if missing_names := {"W", "u"} - set(tensors):
             raise ModelFailure("missing_weights", f"{FILE_NAME} lacks {' and '.join(sorted(missing_names))}")
         self.projection, self.weighting = tensors["W"].float(), tensors["u"].float().reshape(-1)
         rows, columns = self.projection.shape if self.projection.ndim == 2 else (0, 0)
