@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -112,13 +113,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 def _parse_measures(text: str) -> tuple[registry.Measure, ...]:
     """Parse measures separated by commas outside of parentheses. Raises ArgumentTypeError for unknown ones."""
-    names, depth = [""], 0
-    for character in text:
-        depth += (character == "(") - (character == ")")
-        if character == "," and not depth:
-            names.append("")
-        else:
-            names[-1] += character
+    names = re.split(r",(?![^()]*\))", text)  # commas in parentheses separate parameters
     try:
         return tuple(registry.parse_measure(name) for name in names if name.strip())
     except registry.UnknownMeasureError as error:

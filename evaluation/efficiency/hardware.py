@@ -8,6 +8,7 @@ import platform
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -109,10 +110,9 @@ def describe(threads: int, device: str = "cpu") -> Hardware:
 
 def cpu_model() -> str:
     """Return the processor's name without decoration, or its architecture if the system reports no name."""
-    try:
+    text = ""
+    with suppress(OSError):
         text = CPU_INFO.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
     match = re.search(r"^(?:model name|cpu model|Model)\s*:\s*(.+)$", text, re.MULTILINE)
     name = _clean_text(_NOISE.sub(" ", match[1])) if match else ""
     return name or platform.processor() or platform.machine()
@@ -189,10 +189,8 @@ def library_versions() -> dict[str, str]:
     """Return the versions of the installed LIBRARIES without importing them."""
     versions = {}
     for name in LIBRARIES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return versions
 
 

@@ -218,10 +218,9 @@ _HIGH_WATER_MARK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 def peak_memory() -> int:
     """Return the peak resident memory of the process in bytes, including imports and mapped files."""
-    try:
+    match = None
+    with suppress(OSError):
         match = _HIGH_WATER_MARK.search(STATUS.read_text(encoding="ascii", errors="replace"))
-    except OSError:
-        match = None
     if match:
         return int(match[1]) * 1024
     # Linux reports kibibytes, macOS bytes.

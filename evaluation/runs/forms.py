@@ -177,12 +177,11 @@ def read_start(file: ExpandedFile) -> bytes:
     return start
 
 
-def read_responses(source: Path | str | bytes, limits: FileLimits | None = None) -> AnswerRun | None:
+def read_responses(source: Path | str | bytes) -> AnswerRun | None:
     """Return the responses of an answer run, or None for a run in another format. Raises InvalidContent."""
-    limits = limits or FileLimits()
-    with open_expanded(source, limits) as file:
+    with open_expanded(source, FileLimits()) as file:
         form = recognize_format(read_start(file))
-    return read_answer_run(source, limits) if form == "answers" else None
+    return read_answer_run(source, FileLimits()) if form == "answers" else None
 
 
 def write_as_trec(form: Form, source: Path | str | bytes, limits: FileLimits, output: IO[bytes]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ stretch of consecutive lines by query, and `documents.npy`, a hash of each disti
 """
 
 import json
+import re
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -100,8 +101,10 @@ def lines_of_run(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
         yield enumerate((line.rstrip(b"\r\n") for line in text), 1 + header.lines)
 
 
-#: File name extensions of runs and of compressed files.
-_EXTENSIONS = (".gz", ".zst", ".bz2", ".run", ".txt", ".trec", ".res", ".tsv", ".csv", ".json", ".jsonl")
+#: Pattern of the file name extensions of runs and of compressed files.
+_EXTENSIONS = re.compile(
+    r"(?<=.)(\.(gz|zst|bz2|run|txt|trec|res|tsv|csv|json|jsonl))+\Z", re.ASCII | re.DOTALL | re.IGNORECASE
+)
 
 
 def first_tag(path: Path) -> str:
@@ -122,9 +125,4 @@ def run_name(path: Path, tags: Sequence[str]) -> str:
 
 def without_endings(name: str) -> str:
     """Return a file name without the extensions of run formats and compression."""
-    while matching_extension := next(
-        (extension for extension in _EXTENSIONS if name.lower().endswith(extension) and len(name) > len(extension)),
-        "",
-    ):
-        name = name[: -len(matching_extension)]
-    return name
+    return _EXTENSIONS.sub("", name)
