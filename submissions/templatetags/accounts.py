@@ -6,11 +6,13 @@ from allauth.mfa.models import Authenticator
 from django import template
 from django.conf import settings
 
-from leaderboard.models import Team, User
+from leaderboard.models import User
 from submissions.accounts.access import device_name
+from submissions.quotas.counting import needs_approval
 
 register = template.Library()
 register.filter(device_name)
+register.filter("awaits_approval", needs_approval)
 
 
 @register.simple_tag
@@ -28,12 +30,6 @@ def mail_goes_where() -> str:
 def unverified(person: User) -> list[str]:
     """Return the user's unverified addresses, which prevent the setup of a second factor."""
     return list(EmailAddress.objects.filter(user=person, verified=False).values_list("email", flat=True))
-
-
-@register.filter
-def awaits_approval(team: Team) -> bool:
-    """Return whether a curator must approve the team before it can submit to hidden datasets."""
-    return settings.TEAM_APPROVAL and not team.approved_at
 
 
 @register.filter
