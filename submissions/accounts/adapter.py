@@ -7,6 +7,7 @@ and the approval of accounts are stages of every sign-in.
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from typing import Any
 from urllib.parse import urlsplit
@@ -225,11 +226,10 @@ def _is_verified(address: EmailAddress) -> bool:
 
 def _may_sign_up(address: str) -> bool:
     """Return whether the domain of the address is allowed."""
-    try:
+    with suppress(ValidationError):
         check_domain(address)
-    except ValidationError:
-        return False
-    return True
+        return True
+    return False
 
 
 class ElsewhereSignupForm(AllowedDomain, SiteLabels, SignupForm):

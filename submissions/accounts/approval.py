@@ -83,8 +83,7 @@ def approve_account(person: User) -> bool:
     person.approval_awaited = False
     record("account approved", person)
     text = _ACCOUNT_TEXT.format(site=settings.SITE_NAME, address=default_site_address())
-    subject = f"Your account at {settings.SITE_NAME} is approved"
-    queue_account_mail(EmailMessage(subject, text, to=[person.email]))
+    queue_account_mail(EmailMessage(f"Your account at {settings.SITE_NAME} is approved", text, to=[person.email]))
     return True
 
 
@@ -241,8 +240,7 @@ def withdraw_registration(agreement: Agreement, person: User) -> bool:
     if not agreement.approved.filter(pk=person.pk).exists():
         return False
     agreement.approved.remove(person)
-    after = {"agreement": str(agreement)}
-    record("registration withdrawn", person, dataset=agreement.dataset_id, after=after)
+    record("registration withdrawn", person, dataset=agreement.dataset_id, after={"agreement": str(agreement)})
     return True
 
 
@@ -265,8 +263,7 @@ def accept_agreement(person: User, agreement: Agreement, version: int) -> None:
     )
     with acting(person):
         if is_new:
-            after = {"version": version, "text_sha256": digest}
-            record("agreement accepted", row, dataset=row.dataset_id, after=after)
+            record("agreement accepted", row, dataset=row.dataset_id, after={"version": version, "text_sha256": digest})
         if row.needs_approval and _has_listed_address(row, person):
             approve_registration(row, person)
 

@@ -5,6 +5,7 @@ accept no tokens, so that a forgotten declaration denies access.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import wraps
 from typing import Any
 
@@ -82,9 +83,8 @@ class TokenAuthentication(KnoxTokenAuthentication):
 
 def has_good_address(person: User) -> bool:
     """Return whether the user has verified an address, or the site does not require it."""
-    if settings.ACCOUNT_EMAIL_VERIFICATION != "mandatory":
-        return True
-    return EmailAddress.objects.filter(user=person, verified=True).exists()
+    is_required = settings.ACCOUNT_EMAIL_VERIFICATION == "mandatory"
+    return not is_required or EmailAddress.objects.filter(user=person, verified=True).exists()
 
 
 def own_addresses(person: User) -> set[str]:
@@ -102,11 +102,10 @@ def is_good_token(request: HttpRequest) -> bool:
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
     if kind.lower() != "bearer" or not token:
         return False
-    try:
+    with suppress(AuthenticationFailed):
         TokenAuthentication().authenticate_credentials(token.strip().encode())
-    except AuthenticationFailed:
-        return False
-    return True
+        return True
+    return False
 
 
 def get_required_scope(request: Request) -> Scope | None:

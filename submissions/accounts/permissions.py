@@ -59,8 +59,6 @@ def get_checkpoints(person: Person) -> QuerySet[Checkpoint]:
 
 def may_manage(person: Person, submission: Submission) -> bool:
     """Return whether the user may see all details of the submission and cancel, withdraw, publish, or hide it."""
-    if not isinstance(person, User):
-        return False
     # Moderators of entries can see and manage all submissions.
     is_moderator = has_right(person, "leaderboard.moderate_entry")
     return is_moderator or get_submissions(person).filter(pk=submission.pk).exists()
@@ -135,9 +133,7 @@ def run_stays_private(job: Job) -> bool:
 
 
 def is_owner(person: Person, team: Team) -> bool:
-    if not isinstance(person, User):
-        return False
-    return team.memberships.filter(user=person, owner=True).exists()
+    return isinstance(person, User) and team.memberships.filter(user=person, owner=True).exists()
 
 
 def owned_team(person: Person, slug: str) -> Team:

@@ -68,8 +68,7 @@ def check_can_close(person: User) -> None:
     """Raise TeamRefused if a team would lose its only owner, ChangeRefused for staff."""
     if person.is_staff or person.is_superuser:
         raise ChangeRefused("Your account has curator rights. Ask an administrator to remove them first.")
-    owned_teams = Team.objects.filter(memberships__user=person, memberships__owner=True)
-    for team in owned_teams.order_by("pk"):
+    for team in Team.objects.filter(memberships__user=person, memberships__owner=True).order_by("pk"):
         other_members = team.memberships.exclude(user=person)
         if other_members.exists() and not other_members.filter(owner=True).exists():
             raise TeamRefused(

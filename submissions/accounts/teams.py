@@ -148,8 +148,7 @@ def create_team(name: str, actor: User) -> Team:
 
 def get_memberships(person: User) -> list[Membership]:
     """Return the user's memberships in the order of joining, annotated with the number of members (`people`)."""
-    people = Count("team__memberships")
-    rows = Membership.objects.filter(user=person).select_related("team").annotate(people=people)
+    rows = Membership.objects.filter(user=person).select_related("team").annotate(people=Count("team__memberships"))
     return list(rows.order_by("pk"))
 
 
@@ -361,8 +360,7 @@ def open_invitations(**conditions: Any) -> QuerySet[Invitation]:
 
 
 def find_invitation(secret: str) -> Invitation | None:
-    rows = open_invitations(secret_sha256=_hash_secret(secret))
-    return rows.select_related("team", "invited_by").first()
+    return open_invitations(secret_sha256=_hash_secret(secret)).select_related("team", "invited_by").first()
 
 
 def is_invited(invitation: Invitation, person: User) -> bool:
@@ -378,8 +376,7 @@ def accept_invitation(invitation: Invitation, person: User) -> Membership:
     User.objects.select_for_update(no_key=True).get(pk=person.pk)
     Team.objects.select_for_update(no_key=True).get(pk=invitation.team_id)
     # The team's lock serializes this with a revocation and with changes of owners.
-    matching_invitations = open_invitations(pk=invitation.pk, secret_sha256=invitation.secret_sha256)
-    row = matching_invitations.select_related("team").first()
+    row = open_invitations(pk=invitation.pk, secret_sha256=invitation.secret_sha256).select_related("team").first()
     if row is None:
         raise TeamRefused("This invitation has expired. Ask for a new one.")
     if not is_invited(row, person):
@@ -396,8 +393,7 @@ def send_invitation(invitation: Invitation, link: str) -> None:
     """Queue an email with the link."""
     expiry = invitation.expires_at
     text = _INVITATION.format(site=settings.SITE_NAME, email=invitation.email, link=link, until=format_day(expiry))
-    subject = f"Invitation to a team on {settings.SITE_NAME}"
-    queue_account_mail(EmailMessage(subject, text, to=[invitation.email]))
+    queue_account_mail(EmailMessage(f"Invitation to a team on {settings.SITE_NAME}", text, to=[invitation.email]))
 
 
 def _lock_invitation(team: Team, key: int, actor: User) -> Invitation:

@@ -161,8 +161,7 @@ class PersonAdmin(AccountAdmin, UserAdmin):
             answer = super().user_change_password(request, id, form_url)
             if _get_password_hash(key) != hash_before:
                 person = User.objects.get(pk=key)
-                after = end_access(person, keep=request.session.session_key)
-                record("password set", person, after=after)
+                record("password set", person, after=end_access(person, keep=request.session.session_key))
         return answer
 
 

@@ -173,8 +173,7 @@ class ReadView(APIView):
     def post(self, request: Request) -> Response:
         """Mark the notices with the given `id`s as read, or all of them without `id`."""
         person = require_user(request)
-        marked_count = mark_read(person, ReadRequest.read(request)["id"])
-        return Response({"marked": marked_count, "unread": unread_count(person)})
+        return Response({"marked": mark_read(person, ReadRequest.read(request)["id"]), "unread": unread_count(person)})
 
 
 _SLUG = OpenApiParameter("slug", str, OpenApiParameter.PATH, description="Slug of a team that you own.")
@@ -217,8 +216,7 @@ class WebhooksView(_WebhookCall):
     )
     def get(self, request: Request, slug: str) -> Response:
         """List the URLs that receive finished and rescored results. Only for owners of the team."""
-        rows = Webhook.objects.filter(team=owned_team(request.user, slug))
-        return Response(WebhookSerializer(rows, many=True).data)
+        return Response(WebhookSerializer(Webhook.objects.filter(team=owned_team(request.user, slug)), many=True).data)
 
     @_webhook_call(
         "Add a webhook",

@@ -240,8 +240,7 @@ def get_list(data: Mapping[str, Any], name: str) -> list[str]:
 
 
 def field_error(field: str, message: str, hint: str = "") -> ApiError:
-    field_problem = problem(INVALID_FIELD.named(field), message, hint)
-    return ApiError(INVALID, message, problems=[field_problem])
+    return ApiError(INVALID, message, problems=[problem(INVALID_FIELD.named(field), message, hint)])
 
 
 def require_valid(form: Form) -> None:

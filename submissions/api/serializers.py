@@ -395,8 +395,7 @@ def submission_answers(
     """
     statuses = list(statuses)
     runs = {job.pk for status in statuses for job in downloadable_runs(request.user, status.submission, is_own=is_own)}
-    serializer = SubmissionSerializer(statuses, many=True, context={"request": request, "runs": runs})
-    return list(serializer.data)
+    return list(SubmissionSerializer(statuses, many=True, context={"request": request, "runs": runs}).data)
 
 
 def build_refusal_error(refusal: Refused) -> ApiError:

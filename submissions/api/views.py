@@ -74,8 +74,7 @@ class CheckView(APIView):
         try:
             arguments = CheckRequest.read(request)
             if "checkpoint" in arguments:
-                report = check_model(request.user, *arguments["checkpoint"])
-                return Response(serializers.ReportSerializer(report).data)
+                return Response(serializers.ReportSerializer(check_model(request.user, *arguments["checkpoint"])).data)
             reports = check_only(request.user, **arguments)
         except Refused as refusal:
             if refusal.files and not refusal.problems:

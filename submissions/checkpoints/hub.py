@@ -119,8 +119,7 @@ def fetch(model: PinnedModel, folder: Path, while_waiting: Callable[[], object])
     InvalidContent if the model does not exist, is too large, or the Hub does not respond.
     """
     refuse_download(model)
-    limit = str(settings.CHECKPOINT_PIECES_LIMIT_BYTES)
-    words = [model.name, model.commit, str(folder), limit]
+    words = [model.name, model.commit, str(folder), str(settings.CHECKPOINT_PIECES_LIMIT_BYTES)]
     answer = _run_process("submissions.checkpoints.hub_download", words, while_waiting)
     if code := answer.get("code", "" if "bytes" in answer else "hub_unreachable"):
         message = answer.get("message", "the download did not finish")

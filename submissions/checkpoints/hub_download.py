@@ -29,8 +29,7 @@ def fetch(name: str, commit: str, folder: Path, maximum_bytes: int) -> tuple[int
         raise NotFetched("hub_missing", "the Hugging Face Hub returned a different commit")
     files = repository.files(lambda name: check_file_name(name, Findings()))
     if not 0 < len(files) <= _MAX_FILES:
-        message = f"the model has {len(files)} usable files; 1 to {_MAX_FILES} are accepted"
-        raise NotFetched("hub_missing", message)
+        raise NotFetched("hub_missing", f"the model has {len(files)} usable files; 1 to {_MAX_FILES} are accepted")
     total = sum(file.size for file in files)
     if total > maximum_bytes:
         raise NotFetched(

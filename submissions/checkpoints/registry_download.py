@@ -93,8 +93,7 @@ class Registry:
                 return content, values
             digest = choose_manifest(values["manifests"])
             if not DIGEST.fullmatch(digest):
-                message = f"the index lists no image for linux/{own_architecture()}"
-                raise NotFetched(findings.IMAGE_PLATFORM, message)
+                raise NotFetched(findings.IMAGE_PLATFORM, f"the index lists no image for linux/{own_architecture()}")
         raise NotFetched(findings.IMAGE_FORMAT, "its indexes are nested too deeply")
 
     def download(self, digest: str, size: int, file: BinaryIO, start: int) -> None:

@@ -151,8 +151,7 @@ class CheckedFile:
         )
         report = self.report or Report((too_large,))
         if self.run.left_out:
-            remark = LEFT_OUT.problem(self.run.left_out, LEFT_OUT.remedy)
-            report = replace(report, problems=(*report.problems, remark))
+            report = replace(report, problems=(*report.problems, LEFT_OUT.problem(self.run.left_out, LEFT_OUT.remedy)))
         return FileReport(self.run.name, self.run.dataset.slug, report)
 
 

@@ -8,7 +8,7 @@ marked and use no place.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,7 +152,7 @@ def check_admission(
             return Admission(problems=[ROUND_NOT_OPEN.problem(reason, hint)])
         hint = "Submit then; the run will be outside of the round."
         return Admission(problems=[ROUND_CLOSED.problem(reason, hint)])
-    problems = _entry_problems(row, team, entry, tags)
+    problems = list(_entry_problems(row, team, entry, tags))
     if phase(row, now) == Phase.CLOSED:
         return Admission(row, True, None, problems)
     priority, place_problems = _assign_priority(row, person, team, entry.priority)
@@ -176,31 +176,28 @@ def readmit(submission: Submission) -> None:
     Submission.objects.filter(pk=submission.pk).update(priority=priority)
 
 
-def _entry_problems(row: Round, team: Team | None, entry: RoundEntry, tags: Sequence[str | None]) -> list[Problem]:
+def _entry_problems(row: Round, team: Team | None, entry: RoundEntry, tags: Sequence[str | None]) -> Iterator[Problem]:
     """Return the problems of the run's type and tag, which the round requires.
 
     The tag must be well-formed and not used by another run of the team in the round.
     """
-    problems = []
     if not entry.run_type:
         message = f"{row} requires the type of the run."
         hint = "Send run_type=automatic, or run_type=manual if queries or ranking involved human intervention."
-        problems.append(RUN_TYPE_NEEDED.problem(message, hint))
+        yield RUN_TYPE_NEEDED.problem(message, hint)
     if entry.tag:
-        problems += _tag_problems(entry)
+        yield from _tag_problems(entry)
     elif not tags or any(tag is None or not TAG.fullmatch(tag) for tag in tags):
         reason = "the file is only read later" if None in tags else "the file has no valid one"
         message = f"{row} requires a run tag, but {reason if tags else 'none was sent'}."
         hint = "Send tag=… with 1 to 24 letters, digits, dots, hyphens, and underscores."
-        problems.append(TAG_NEEDED.problem(message, hint))
+        yield TAG_NEEDED.problem(message, hint)
     run_tags = {entry.tag} if entry.tag else {tag for tag in tags if tag}
     jobs = Job.objects.filter(submission__round=row, submission__team=team).exclude(state__in=LOST_STATES)
-    payloads = jobs.values_list("payload", flat=True)
-    used_tags = {payload.get("run_tag") or payload.get("tag") for payload in payloads}
+    used_tags = {payload.get("run_tag") or payload.get("tag") for payload in jobs.values_list("payload", flat=True)}
     for tag in sorted(run_tags & used_tags):
         message = f"Your team already has a run {tag} in {row}."
-        problems.append(TAG_TAKEN.problem(message, "Send another tag=…."))
-    return problems
+        yield TAG_TAKEN.problem(message, "Send another tag=….")
 
 
 def _assign_priority(

@@ -5,7 +5,7 @@ Content-addressed files that no row references afterwards are harmless, and the 
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -112,8 +112,7 @@ def accept_submission(
                 for job, file in zip(jobs, checked_files, strict=True):
                     if file.stored and file.report and job.dataset.awaits_judgements:
                         # The run is valid but cannot be scored yet. The rows of large files are stored by workers.
-                        statistics = file.report.statistics
-                        record_waiting_run(job, submission, file.stored, statistics, file.run.version)
+                        record_waiting_run(job, submission, file.stored, file.report.statistics, file.run.version)
     return submission
 
 
@@ -139,8 +138,7 @@ def _store_all(files: Sequence[CheckedFile]) -> list[CheckedFile]:
     for file in files:
         run = file.run
         if file.report is None:
-            upload_sha256 = put_by_link(Area.UPLOADS, run.path, run.sha256)
-            stored_files.append(replace(file, upload_sha256=upload_sha256))
+            stored_files.append(replace(file, upload_sha256=put_by_link(Area.UPLOADS, run.path, run.sha256)))
             continue
         stored_run = store_run(run.path if file.text is None else file.text)
         stored_files.append(replace(file, stored=stored_run, text=None))
@@ -242,21 +240,18 @@ def label_seeds(runs: Sequence[RunFile], labels: Sequence[str]) -> tuple[list[Ru
     return [replace(run, seed=by_path.get(run.path, "")) for run in runs], problems
 
 
-def _set_problems(members: Sequence[RunFile]) -> list[Problem]:
+def _set_problems(members: Sequence[RunFile]) -> Iterator[Problem]:
     """Return the problems of a seed set's files, apart from labels: too many files, or files with the same content."""
-    problems = []
-    dataset = members[0].dataset
     if len(members) > MAX_SEEDS:
-        message = f"There are {len(members)} files for {dataset}."
+        message = f"There are {len(members)} files for {members[0].dataset}."
         hint = f"Several files for one dataset are seeds of one system. Send at most {MAX_SEEDS}."
-        problems.append(TOO_MANY_SEEDS.problem(message, hint))
+        yield TOO_MANY_SEEDS.problem(message, hint)
     by_content: dict[tuple[int, str], RunFile] = {}
     sizes = [run.path.stat().st_size for run in members]
     for run, size in zip(members, sizes, strict=True):
         key = (size, file_sha256(run.path) if sizes.count(size) > 1 else "")
         if (first := by_content.setdefault(key, run)) is not run:
-            problems.append(duplicate_seed_problem(first, run))
-    return problems
+            yield duplicate_seed_problem(first, run)
 
 
 def duplicate_seed_problem(run: RunFile, other_run: RunFile) -> Problem:
@@ -285,14 +280,13 @@ def _labels_from_names(members: Sequence[RunFile]) -> list[str]:
     return [str(number) for number in range(1, len(members) + 1)]
 
 
-def _label_problems(members: Sequence[RunFile]) -> list[Problem]:
+def _label_problems(members: Sequence[RunFile]) -> Iterator[Problem]:
     """Return the problems of a seed set's labels: repeated, too long, or with invalid characters."""
-    problems = []
     labels = [run.seed for run in members]
     for label in dict.fromkeys(label for label in labels if labels.count(label) > 1 and label):
         file_names = ", ".join(run.name for run in members if run.seed == label)
         message = f"Several files for {members[0].dataset} have the label “{label}”: {file_names}."
-        problems.append(SEED_LABEL_TWICE.problem(message, "Use a different label for each seed."))
+        yield SEED_LABEL_TWICE.problem(message, "Use a different label for each seed.")
     for run in members:
         finding = f"The label has {len(run.seed)} characters." if len(run.seed) > LONGEST_LABEL else ""
         try:
@@ -301,5 +295,4 @@ def _label_problems(members: Sequence[RunFile]) -> list[Problem]:
             finding = finding or " ".join(error.messages)
         if finding:
             hint = f"Use at most {LONGEST_LABEL} visible characters, such as 1 or 42."
-            problems.append(SEED_LABEL.problem(f"{run.name}: the label is not valid. {finding}", hint))
-    return problems
+            yield SEED_LABEL.problem(f"{run.name}: the label is not valid. {finding}", hint)

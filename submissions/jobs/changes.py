@@ -112,8 +112,7 @@ def cancel(submission: Submission, person: User) -> int:
     Waiting jobs are canceled immediately, and running ones by their workers.
     """
     count, role = 0, _actor_label(submission, person)
-    jobs = list(submission.jobs.exclude(state__in=TERMINAL))
-    if jobs:
+    if jobs := list(submission.jobs.exclude(state__in=TERMINAL)):
         # Record first: each job ends with its own commit, so an interruption would leave changes without a record.
         _record_curator_action("submission cancelled", submission, person, {"jobs": len(jobs)})
     for job in jobs:
@@ -163,8 +162,7 @@ def set_public(submission: Submission, public: bool, person: User | None = None)
 def set_reusable(submission: Submission, reusable: bool, person: User) -> None:
     """Allow or forbid others to re-rank and fuse the submission's runs from now on."""
     action = "runs lent" if reusable else "runs no longer lent"
-    previous_values = {"reusable": submission.reusable}
-    _record_curator_action(action, submission, person, {"reusable": reusable}, previous_values)
+    _record_curator_action(action, submission, person, {"reusable": reusable}, {"reusable": submission.reusable})
     Submission.objects.filter(pk=submission.pk).update(reusable=reusable)
     submission.reusable = reusable
     entries = Entry.objects.filter(submission_reference=submission.pk)
@@ -256,8 +254,7 @@ def retry(submission: Submission, person: User) -> int:
 def _has_its_file(job: Job) -> bool:
     """Return whether the job's run or upload, or the checkpoint of its submission if any, still exists."""
     if job.kind == Job.Kind.SCORE:
-        validated = job.validated
-        path = run_path(job.payload["run_sha256"]) if validated else path_of(Area.UPLOADS, job.upload_sha256)
+        path = run_path(job.payload["run_sha256"]) if job.validated else path_of(Area.UPLOADS, job.upload_sha256)
         return path.exists()
     checkpoint = job.submission.checkpoint if job.submission else None
     return checkpoint is None or (checkpoint_folder(checkpoint) / FILE_NAME).exists()

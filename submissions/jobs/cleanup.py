@@ -145,8 +145,7 @@ def referenced_runs() -> set[str]:
     checksums = set(Run.objects.values_list("sha256", flat=True))
     # A job that has not run, or was requeued, references its run only in its payload.
     job_payloads = Job.objects.needing_files().values_list("payload", flat=True)
-    request_payloads = WorkRequest.objects.filter(taken_at=None).values_list("payload", flat=True)
-    for payload in (*job_payloads, *request_payloads):
+    for payload in (*job_payloads, *WorkRequest.objects.filter(taken_at=None).values_list("payload", flat=True)):
         retrieval = RetrievalResult.from_payload(payload)
         checksums |= {payload.get("run_sha256", ""), *(retrieval.sha256s if retrieval else ())}
     return checksums
@@ -162,8 +161,7 @@ def referenced_checksums() -> set[str]:
         for model in apps.get_app_config(label).get_models():
             for field in model._meta.concrete_fields:
                 if isinstance(field, models.CharField) and field.name.endswith("sha256"):
-                    rows = model._default_manager.values_list(field.name, flat=True)
-                    checksums.update(rows.distinct().iterator())
+                    checksums.update(model._default_manager.values_list(field.name, flat=True).distinct().iterator())
     for table, column in _JSON_COLUMNS:
         for value in table._default_manager.values_list(column, flat=True).iterator():
             checksums.update(match.decode() for match in _CHECKSUM.findall(orjson.dumps(value)))

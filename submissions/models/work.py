@@ -146,8 +146,7 @@ class JobQuerySet(models.QuerySet["Job"]):
 
     def needing_files(self) -> Self:
         """Return the jobs whose files must be kept because they are unfinished or can be retried."""
-        retriable_jobs = Job.objects.lost_by_us().values("pk")
-        return self.filter(~Q(state__in=TERMINAL) | Q(pk__in=retriable_jobs))
+        return self.filter(~Q(state__in=TERMINAL) | Q(pk__in=Job.objects.lost_by_us().values("pk")))
 
     def held_by(self, worker: str) -> Self:
         """Return the unfinished jobs of this worker's pool processes, whose claims start with its name."""

@@ -202,8 +202,7 @@ def _announce(kind: NoticeKind, round_: Round) -> bool:
     row = Round.objects.select_for_update(no_key=True).get(pk=round_.pk)
     if kind.value in row.announced:
         return False
-    announcements = {**row.announced, kind.value: timezone.now().isoformat()}
-    Round.objects.filter(pk=row.pk).update(announced=announcements)
+    Round.objects.filter(pk=row.pk).update(announced={**row.announced, kind.value: timezone.now().isoformat()})
     notify(round_recipients(round_, kind), _round_message(kind, round_))
     return True
 
@@ -222,8 +221,7 @@ def process_events() -> int:
 
     Events whose subject was deleted are skipped.
     """
-    requests = WorkRequest.objects.filter(kind=WorkRequest.Kind.NOTIFY, taken_at=None)
-    return _notify_each(_process_event, requests)
+    return _notify_each(_process_event, WorkRequest.objects.filter(kind=WorkRequest.Kind.NOTIFY, taken_at=None))
 
 
 def _process_event(request: WorkRequest) -> bool:
@@ -305,8 +303,7 @@ def _notify_challenged(payload: Mapping[str, Any]) -> None:
     subject, text = subject.format(**values), text.format(**values)
     text += f"\n\n{challenge.decision}" if challenge.decision else ""
     key = f"challenge-{challenge.pk}-{challenge.state}"
-    message = Message(NoticeKind.CHALLENGED, key, subject, text, system.get_absolute_url())
-    notify(people.values(), message)
+    notify(people.values(), Message(NoticeKind.CHALLENGED, key, subject, text, system.get_absolute_url()))
 
 
 _EVENTS: Mapping[str, Callable[[Mapping[str, Any]], None]] = {

@@ -38,13 +38,11 @@ def notify(people: Iterable[User], message: Message) -> int:
     processed.
     """
     people = list(people)
-    rows = NoticePreference.objects.filter(kind=message.kind, person__in=people)
-    preferences = {row.person_id: row for row in rows}
+    preferences = {row.person_id: row for row in NoticePreference.objects.filter(kind=message.kind, person__in=people)}
     notices = []
     for person in people:
         preference = preferences.get(person.pk) or NoticePreference()
         if preference.by_mail or preference.in_inbox:
-            by_mail = preference.by_mail and person.email
             notices.append(
                 Notice(
                     person=person,
@@ -55,7 +53,7 @@ def notify(people: Iterable[User], message: Message) -> int:
                     text=message.text.strip(),
                     path=message.path,
                     in_inbox=preference.in_inbox,
-                    mail_state="waiting" if by_mail else "none",
+                    mail_state="waiting" if preference.by_mail and person.email else "none",
                 )
             )
     Notice.objects.bulk_create(notices, ignore_conflicts=True)

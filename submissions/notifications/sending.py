@@ -106,8 +106,7 @@ class Mailer:
         if row.attempts >= ATTEMPTS:
             self.give_up(row)
         else:
-            not_before = timezone.now() + BACKOFF[row.attempts - 1]
-            self.waiting().held(row).update(not_before=not_before)
+            self.waiting().held(row).update(not_before=timezone.now() + BACKOFF[row.attempts - 1])
 
 
 class AccountMailer(Mailer):
@@ -190,9 +189,8 @@ def wake_notifier() -> bool:
 
 def has_notifications() -> bool:
     """Return whether `send_notifications` would store or send anything now."""
-    requests = WorkRequest.objects.filter(kind=WorkRequest.Kind.NOTIFY, taken_at=None)
     return (
-        requests.exists()
+        WorkRequest.objects.filter(kind=WorkRequest.Kind.NOTIFY, taken_at=None).exists()
         or events.finished_submissions().exists()
         or bool(events.finished_bulks())
         or account_mailer.is_due()

@@ -112,16 +112,14 @@ def queue_delivery(team: Team, event: str, key: str, body: Mapping[str, Any]) ->
     """
     if not settings.WEBHOOKS_ENABLED:
         return 0
-    webhooks = Webhook.objects.filter(team=team, active=True)
-    rows = [_build_delivery(webhook, event, key, body) for webhook in webhooks]
+    rows = [_build_delivery(webhook, event, key, body) for webhook in Webhook.objects.filter(team=team, active=True)]
     Delivery.objects.bulk_create(rows, ignore_conflicts=True)
     return len(rows)
 
 
 def send_test(webhook: Webhook) -> Delivery:
     """Queue a test message for delivery, and return it."""
-    name = uuid.uuid4().hex
-    row = _build_delivery(webhook, "test", name, {"outcome": "This is a test."})
+    row = _build_delivery(webhook, "test", uuid.uuid4().hex, {"outcome": "This is a test."})
     row.save()
     return row
 
@@ -162,8 +160,7 @@ def send_deliveries(deadline: float) -> int:
 
 def delete_old_deliveries() -> int:
     """Delete messages that were sent or given up long ago; return their number."""
-    old_deliveries = Delivery.objects.filter(created_at__lt=timezone.now() - LOG_RETENTION).exclude(state="waiting")
-    return old_deliveries.delete()[0]
+    return Delivery.objects.filter(created_at__lt=timezone.now() - LOG_RETENTION).exclude(state="waiting").delete()[0]
 
 
 def _waiting_deliveries() -> OutboxQuerySet:

@@ -74,8 +74,7 @@ def refuse_unapproved(team: Team | None, datasets: Iterable[Dataset]) -> None:
     """
     if not counting.needs_approval(team):
         return
-    names = list(dict.fromkeys(dataset.name for dataset in datasets if dataset.hidden))
-    if names:
+    if names := list(dict.fromkeys(dataset.name for dataset in datasets if dataset.hidden)):
         subject = f"Your team {team.name}" if team is not None else "Your team"
         raise Refused.for_problem(
             TEAM_NOT_APPROVED,
@@ -155,8 +154,7 @@ def settle_quota(job_id: int) -> None:
     may not write the ledger.
     """
     if not may_change(QuotaUse._meta.db_table):
-        datasets = Job.objects.filter(pk=job_id).exclude(submission=None).values_list("dataset", flat=True)
-        for dataset in datasets:
+        for dataset in Job.objects.filter(pk=job_id).exclude(submission=None).values_list("dataset", flat=True):
             request_settlement(dataset, job_id)
         return
     uses = QuotaUse.objects.filter(
@@ -173,8 +171,7 @@ def settle_quota(job_id: int) -> None:
     jobs = list(dataset_jobs.exclude(kind=Job.Kind.SHARD).select_related("submission__checkpoint"))
     if any(job.state not in TERMINAL for job in jobs):
         return
-    reason = _refund_reason(jobs)
-    if reason:
+    if reason := _refund_reason(jobs):
         refund_use(use, reason)
     if reason == REJECTED:
         QuotaUse.objects.create(
@@ -233,8 +230,7 @@ def recording_refusals(person: User, datasets: Iterable[Dataset]) -> Iterator[No
     files refused today. If many requests run at once, the limit also replaces the verdict, so that users see at most as
     many verdicts as the limit allows. Refusals for other reasons than the content of a file are not recorded.
     """
-    hidden_datasets = list({dataset.pk: dataset for dataset in datasets if dataset.hidden}.values())
-    if hidden_datasets:
+    if hidden_datasets := list({dataset.pk: dataset for dataset in datasets if dataset.hidden}.values()):
         # Exceptions for teams are not considered here: a user with one is counted again under the lock.
         if not person.teams.exclude(quota_exceptions=None).exists():
             _refuse_spent(person, None, hidden_datasets, len(hidden_datasets))
@@ -290,11 +286,9 @@ def grant_exception(
     `daily` and `monthly` are None for no limit, and `until` is None for an unlimited period. An existing exception of
     the team for the same dataset is replaced.
     """
-    reason = actor().reason
-    values = {"daily": daily, "monthly": monthly, "until": until, "reason": reason[:300]}
+    values = {"daily": daily, "monthly": monthly, "until": until, "reason": actor().reason[:300]}
     row, _ = QuotaException.objects.update_or_create(team=team, dataset=dataset, defaults=values)
-    audit_values = {**values, "until": until.isoformat() if until else None}
-    record("quota exception", row, dataset=dataset, after=audit_values)
+    record("quota exception", row, dataset=dataset, after={**values, "until": until.isoformat() if until else None})
     return row
 
 

@@ -440,9 +440,8 @@ class SubmissionStatus:
     @property
     def may_change(self) -> bool:
         """Whether a result or job can be canceled, shown, hidden, or withdrawn."""
-        if self.submission.withdrawn_at is not None:
-            return False
-        return not self.ended or any(job.entry is not None for job in self.jobs)
+        is_withdrawn = self.submission.withdrawn_at is not None
+        return not is_withdrawn and (not self.ended or any(job.entry is not None for job in self.jobs))
 
     @property
     def queue_position(self) -> int | None:
@@ -466,8 +465,7 @@ def load_jobs(submission: Submission) -> None:
 
 def _job_rows() -> QuerySet[Job]:
     jobs = Job.objects.exclude(kind=Job.Kind.SHARD)
-    related = ("dataset", "entry", "waits_for", "evaluation__run")
-    return jobs.select_related(*related).defer("evaluation__values")
+    return jobs.select_related("dataset", "entry", "waits_for", "evaluation__run").defer("evaluation__values")
 
 
 def describe(submission: Submission, *, complete: bool, compare: bool = True) -> SubmissionStatus:

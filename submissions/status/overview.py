@@ -1,6 +1,6 @@
 """Snapshots of workers, queues, and running jobs, for the operators' page and the status page."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -200,7 +200,7 @@ def overview() -> Overview:
 def job_queues() -> list[QueueRow]:
     """Return the present job queues with the numbers of their waiting jobs and workers."""
     now = Worker.objects.database_now()
-    return _job_queue_rows(now, _worker_rows(now, []))
+    return list(_job_queue_rows(now, _worker_rows(now, [])))
 
 
 def _worker_rows(now: datetime, jobs: Sequence[JobRow]) -> list[WorkerRow]:
@@ -227,17 +227,15 @@ def _row(name: str, now: datetime, workers: Sequence[WorkerRow], oldest: datetim
     return QueueRow(name=name, oldest=_age(oldest, now) if oldest else None, **values)
 
 
-def _job_queue_rows(now: datetime, workers: Sequence[WorkerRow]) -> list[QueueRow]:
+def _job_queue_rows(now: datetime, workers: Sequence[WorkerRow]) -> Iterator[QueueRow]:
     """Return a row for each job queue, with the numbers of waiting, delayed, and claimed jobs."""
-    rows = []
     for name in Job.Queue.values:
         queue_jobs = Job.objects.filter(queue=name).order_by()
         waiting_count, oldest = _count_rows(Job.objects.waiting().filter(queue=name))
         unclaimed_count = queue_jobs.filter(state__in=WAITING, lease_expires_at=None).count()
         under_way = queue_jobs.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False).count()
         counts = {"waiting": waiting_count, "later": unclaimed_count - waiting_count, "under_way": under_way}
-        rows.append(_row(name, now, workers, oldest, **counts))
-    return rows
+        yield _row(name, now, workers, oldest, **counts)
 
 
 def _count_rows(rows: QuerySet[Any]) -> tuple[int, datetime | None]:

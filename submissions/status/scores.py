@@ -90,8 +90,7 @@ def scores_of_job(job: Job, entry: Entry | None, compare: bool) -> list[Score]:
         return []
     if job.evaluation is None:
         return scores_of_entry(entry, compare, job) if entry is not None else []
-    group = comparison_group(job.evaluation)
-    baseline = _find_baseline(job.dataset.pk, group, job.entry_id) if compare else NONE
+    baseline = _find_baseline(job.dataset.pk, comparison_group(job.evaluation), job.entry_id) if compare else NONE
     return _build_scores(published_scores(job.evaluation, job.dataset), baseline, job)
 
 

@@ -81,9 +81,8 @@ class Checksum:
 
 def get_size_limit(kind: str) -> int:
     """Return the maximum size in bytes of files of this kind."""
-    if kind == Upload.Kind.MODEL:
-        return int(settings.CHECKPOINT_PIECES_LIMIT_BYTES)
-    return int(settings.UPLOAD_LIMIT_BYTES)
+    is_model = kind == Upload.Kind.MODEL
+    return int(settings.CHECKPOINT_PIECES_LIMIT_BYTES if is_model else settings.UPLOAD_LIMIT_BYTES)
 
 
 def begin_upload(owner: User, *, length: int, kind: str, file_name: str = "", metadata: str = "") -> Upload:
@@ -161,8 +160,7 @@ def require_offset(upload: Upload, offset: int) -> None:
     """Raise Refused if `offset` is not the end of the upload."""
     if offset != upload.offset:
         message = f"The upload has {upload.offset:,} bytes, but the request starts at {offset:,}."
-        hint = "Request the offset with HEAD and continue from there."
-        raise Refused.for_problem(UPLOAD_OFFSET, message, hint)
+        raise Refused.for_problem(UPLOAD_OFFSET, message, "Request the offset with HEAD and continue from there.")
 
 
 def build_too_long_refusal(upload: Upload) -> Refused:
@@ -306,8 +304,7 @@ def completed_upload(owner: User, identifier: str, kind: str) -> Upload:
         )
     if upload.kind != kind:
         message = f"{upload.file_name or 'The upload'} was uploaded as a {upload.get_kind_display()}."
-        hint = f"Upload it with kind {kind} in Upload-Metadata."
-        raise Refused.for_problem(WRONG_UPLOAD_KIND, message, hint)
+        raise Refused.for_problem(WRONG_UPLOAD_KIND, message, f"Upload it with kind {kind} in Upload-Metadata.")
     return upload
 
 

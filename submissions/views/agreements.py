@@ -57,11 +57,7 @@ def _agreement_page(request: HttpRequest, agreement: Agreement) -> HttpResponse:
     person = request.user
     datasets, rounds = ([key] if key else [] for key in (agreement.dataset_id, agreement.round_id))
     missing_acceptances = pending_agreements(person, datasets=datasets, rounds=rounds)
-    acceptance = (
-        Acceptance.objects.filter(agreement=agreement, person=person, version=agreement.version).first()
-        if isinstance(person, User)
-        else None
-    )
+    acceptance = Acceptance.objects.filter(agreement=agreement, person=person.pk, version=agreement.version).first()
     context = {
         "section": "leaderboards" if agreement.dataset_id else "rounds",
         "agreement": agreement,

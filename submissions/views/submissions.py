@@ -327,8 +327,7 @@ def retract(request: HttpRequest, slug: str, key: int) -> HttpResponse:
 
 def _find_submission(request: HttpRequest, identifier: str, *, manage: bool = False) -> Submission:
     """Return the submission if the visitor may see it. Raises the exceptions of `visible_submission`."""
-    submissions = with_jobs(Submission.objects.all())
-    return permissions.visible_submission(request.user, submissions, identifier, manage=manage)
+    return permissions.visible_submission(request.user, with_jobs(Submission.objects.all()), identifier, manage=manage)
 
 
 def _page_context(request: HttpRequest, submission: Submission, **values: Any) -> dict[str, Any]:

@@ -301,8 +301,7 @@ class SubmissionPage:
         with suppress(Refused, DiskFull):
             for file in files:
                 if not file.upload and file.name not in refused_names:
-                    upload = keep_file(self.user, file.path, file.sha256 or "", file.name, self.kind)
-                    upload_ids.append(upload.pk)
+                    upload_ids.append(keep_file(self.user, file.path, file.sha256 or "", file.name, self.kind).pk)
         return upload_ids
 
     def complete_uploads(self) -> QuerySet[Upload]:

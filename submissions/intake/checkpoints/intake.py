@@ -468,11 +468,8 @@ def chosen_datasets(slugs: Sequence[str], benchmark: str, engine: EngineDescript
     the benchmark has no suitable dataset.
     """
     if slugs and benchmark:
-        message, hint = (
-            "Both datasets and a benchmark were named.",
-            "Name individual datasets or one benchmark.",
-        )
-        raise Refused.for_problem(DATASET_OR_BENCHMARK, message, hint)
+        hint = "Name individual datasets or one benchmark."
+        raise Refused.for_problem(DATASET_OR_BENCHMARK, DATASET_OR_BENCHMARK.meaning, hint)
     if benchmark:
         members = datasets_with_content().filter(memberships__benchmark__slug=benchmark)
         ordered_members = members.order_by("memberships__position", "name")

@@ -84,8 +84,7 @@ def refuse_without_gpu(*, unprotected: bool) -> None:
     if any(worker.will_run(unprotected=unprotected) for worker in reported_capabilities(MEMORY, [Job.Queue.GPU])):
         return
     message = "No GPU worker that runs models was online within the last day."
-    hint = "Omit device, or send auto (“GPU if available, otherwise CPU”) or cpu."
-    raise Refused.for_problem(NO_GPU, message, hint)
+    raise Refused.for_problem(NO_GPU, message, "Omit device, or send auto (“GPU if available, otherwise CPU”) or cpu.")
 
 
 def is_local_request(request: HttpRequest | Request) -> bool:

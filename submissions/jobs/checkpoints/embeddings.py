@@ -377,8 +377,7 @@ def _sweep() -> int:
 
     Sweeps the remote storage if there is one, otherwise the folder.
     """
-    rows = Encoding.objects.annotate(size=Sum("shards__size", default=0))
-    sizes = dict(rows.values_list("key", "size"))
+    sizes = dict(Encoding.objects.annotate(size=Sum("shards__size", default=0)).values_list("key", "size"))
     if is_remote():
         limit = time.time() - GRACE
         unused_keys = [key for key in stored_keys() if key not in sizes and _last_used(key) < limit]

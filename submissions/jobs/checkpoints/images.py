@@ -103,8 +103,7 @@ def _run_batch(work: ExecutionJob, lease: Lease, task: ImageTask) -> dict[str, A
     run = work.runs[0] if work.runs else None
     tira.write_inputs(work.corpus, work.queries, run, inputs, lambda share: lease.report_stage("loading", share))
     make_readable(inputs)
-    folders = {tira.INPUT: inputs / "input", tira.BEIR: inputs / "beir"}
-    task = replace(task, environment=tira.VARIABLES, inputs=folders)
+    task = replace(task, environment=tira.VARIABLES, inputs={tira.INPUT: inputs / "input", tira.BEIR: inputs / "beir"})
 
     def report(stage: str, share: float, note: str) -> None:
         lease.report_stage("searching" if stage == "loading" else stage, share, note)

@@ -304,8 +304,7 @@ class WarmEncoder:
             self.end_child()
             self.encoding, self._started_at = encoding, time.monotonic()
         if self._encoder is None:
-            folder = self._resources.enter_context(job_folder())
-            self._encoder = create_encoder(encoding, device, folder)
+            self._encoder = create_encoder(encoding, device, self._resources.enter_context(job_folder()))
             self._resources.callback(self._encoder.close)
         return self._encoder
 

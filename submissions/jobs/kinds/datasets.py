@@ -144,8 +144,7 @@ def statistics_job(job: Job, lease: Lease) -> None:
             store_collection_profile(profile)
             _, columns = profile
             if "tokens" in columns:
-                message = f"{columns['tokens']:,} words, {columns['vocabulary']:,} distinct."
-                write_log(job.pk, message)
+                write_log(job.pk, f"{columns['tokens']:,} words, {columns['vocabulary']:,} distinct.")
     comparison = find_overlaps(job.dataset, lambda share: lease.report_stage("comparing", 0.9 + 0.1 * share))
     with transaction.atomic():
         other_count, run_count = len(comparison[0]), len(comparison[1])

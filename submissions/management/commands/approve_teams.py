@@ -47,8 +47,7 @@ def _parse_list(path: Path) -> tuple[list[User], list[Team]]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
-            columns = {"team", "email"}.intersection(reader.fieldnames or ())
-            if not columns:
+            if not {"team", "email"}.intersection(reader.fieldnames or ()):
                 raise ValueError(f"{path} needs a header line with a column “team” or “email”.")
             rows = [(reader.line_num, row) for row in reader]
     except UnicodeDecodeError as error:

@@ -22,8 +22,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True)
-        show_parser = verbs.add_parser("show", help="show the quotas of a user")
-        show_parser.add_argument("email")
+        verbs.add_parser("show", help="show the quotas of a user").add_argument("email")
         refund_parser = verbs.add_parser("refund", help="refund a submission")
         refund_parser.add_argument("submission", help="id of the submission")
         refund_parser.add_argument("--dataset", help="slug of a dataset, to refund only this one")
