@@ -40,8 +40,12 @@ _REPLACED = {
 
 #: Prefixes of the URL names of allauth's pages for sign-up and sign-in without another service.
 _PASSWORD_PAGES = (
-    "account_signup", "account_reset_password", "account_change_password", "account_set_password", "mfa_login",
-)  # fmt: skip
+    "account_signup",
+    "account_reset_password",
+    "account_change_password",
+    "account_set_password",
+    "mfa_login",
+)
 
 
 def _limited(pattern: URLPattern) -> Callable[..., HttpResponseBase]:

@@ -27,9 +27,10 @@ from leaderboard.models import User
 from submissions.models import ApiToken, Scope
 
 MISSING_SCOPE = ProblemCode(
-    "missing_scope", "The token lacks the scope for this call.",
+    "missing_scope",
+    "The token lacks the scope for this call.",
     "Create a token with the scope that the message names on your account page.",
-)  # fmt: skip
+)
 MEMBERS_ONLY = ProblemCode("members_only", "This site is for members only.", "Sign in, or send your API token.")
 NO_TOKENS = ProblemCode("no_tokens", "The call does not accept tokens.", "Sign in and use the page instead.")
 

@@ -91,9 +91,7 @@ class DeliveryAdmin(ReadOnlyAdmin):
     list_filter = ("state", "event", "created_at")
     list_select_related = ("webhook__team",)
     search_fields = ("webhook__team__name", "webhook__team__slug")
-    fields = (
-        "event", "team", "host", "state", "attempts", "answer", "not_before", "created_at", "sent_at",
-    )  # fmt: skip
+    fields = ("event", "team", "host", "state", "attempts", "answer", "not_before", "created_at", "sent_at")
     readonly_fields = ("team", "host")
 
     @admin.display(ordering="webhook__team__name")

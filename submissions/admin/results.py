@@ -37,11 +37,15 @@ def _merge_row(duplicate: System, values: Mapping[str, Any]) -> str:
 
 
 MERGE = Operation(
-    "Merge into another", MODERATES, _merge_row, form=MergeForm, refusals=(CannotMerge,),
+    "Merge into another",
+    MODERATES,
+    _merge_row,
+    form=MergeForm,
+    refusals=(CannotMerge,),
     help="Move all results and submissions of a duplicate to the other system and redirect its URL there.",
     report=lambda duplicate, values: f"{duplicate} was merged into {values['into']} ({values['into'].slug}).",
     arguments={"into": "into"},
-)  # fmt: skip
+)
 
 
 @admin.register(System)
@@ -71,9 +75,15 @@ class MergingSystemAdmin(SystemAdmin):
 
         redirect, problems = submit(request, form, act, *MERGE.refusals)
         return redirect or curation_page(
-            request, self, "admin/submissions/merge_system.html", f"Merge {duplicate}",
-            crumbs=[object_crumb(self, duplicate)], problems=problems, form=form, duplicate=duplicate,
-        )  # fmt: skip
+            request,
+            self,
+            "admin/submissions/merge_system.html",
+            f"Merge {duplicate}",
+            crumbs=[object_crumb(self, duplicate)],
+            problems=problems,
+            form=form,
+            duplicate=duplicate,
+        )
 
 
 def _measure_row(entry: Entry, values: Mapping[str, Any]) -> str:
@@ -92,10 +102,13 @@ class MeasuredEntryAdmin(EntryAdmin):
         return (*super().acts(obj), *(["measure_again"] if was_measured else []))
 
     measure_again = Operation(
-        "Measure costs again (latency, memory, index; keeps scores)", MODERATES, _measure_row,
-        refusals=(CannotMeasure,), title="Measure costs again", button="Measure again",
-        explanation="A job runs the model again and times it. The current costs remain until it has "
-        "finished.",
+        "Measure costs again (latency, memory, index; keeps scores)",
+        MODERATES,
+        _measure_row,
+        refusals=(CannotMeasure,),
+        title="Measure costs again",
+        button="Measure again",
+        explanation="A job runs the model again and times it. The current costs remain until it has finished.",
         help="Run a result's model again to measure its costs, for example if the machine was busy during "
         "the first measurement.",
-    )  # fmt: skip
+    )

@@ -153,9 +153,13 @@ def _run_process(module: str, words: Sequence[str], while_waiting: Callable[[], 
     environment |= {"PYTHONPATH": str(settings.BASE_DIR), **process_mark()}
     deadline = time.monotonic() + _PATIENCE_SECONDS
     with subprocess.Popen(
-        [sys.executable, "-s", "-P", "-m", module, *words], env=environment, cwd=settings.BASE_DIR,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as process:  # fmt: skip
+        [sys.executable, "-s", "-P", "-m", module, *words],
+        env=environment,
+        cwd=settings.BASE_DIR,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
         try:
             while time.monotonic() < deadline:
                 while_waiting()

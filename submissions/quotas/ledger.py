@@ -175,9 +175,13 @@ def settle_quota(job_id: int) -> None:
         refund_use(use, reason)
     if reason == REJECTED:
         QuotaUse.objects.create(
-            kind=QuotaUse.Kind.REFUSAL, dataset_id=use.dataset_id, team_id=use.team_id, person_id=use.person_id,
-            submission_id=use.submission_id, at=timezone.now(),
-        )  # fmt: skip
+            kind=QuotaUse.Kind.REFUSAL,
+            dataset_id=use.dataset_id,
+            team_id=use.team_id,
+            person_id=use.person_id,
+            submission_id=use.submission_id,
+            at=timezone.now(),
+        )
 
 
 def settle_requested() -> None:
@@ -309,9 +313,12 @@ def settle_flag(flag: Flag, state: Flag.State) -> None:
     flag.settled_by, flag.settled_at = (None, None) if is_open else (decision.person, timezone.now())
     flag.save(update_fields=["state", "note", "settled_by", "settled_at"])
     record(
-        f"flag {Flag.State(state).label}", flag, dataset=flag.dataset_id,
-        before={"state": previous_state}, after={"state": state},
-    )  # fmt: skip
+        f"flag {Flag.State(state).label}",
+        flag,
+        dataset=flag.dataset_id,
+        before={"state": previous_state},
+        after={"state": state},
+    )
 
 
 def flag_details(flag: Flag) -> str:

@@ -129,6 +129,8 @@ def _nearest_earlier(
     if not similarity.is_nearly_same and len(chain) + 1 < MIN_CHAIN:
         return {}
     return {
-        "submission": nearest_submission, "chain": chain, "compared_submissions": len(comparable_signatures),
+        "submission": nearest_submission,
+        "chain": chain,
+        "compared_submissions": len(comparable_signatures),
         **{name: getattr(similarity, name) for name in ("compared", "same_documents", "same_order")},
-    }  # fmt: skip
+    }

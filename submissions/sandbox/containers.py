@@ -240,8 +240,11 @@ def _program(task: ImageTask, limits: SandboxLimits) -> Program:
     }
     if task.device == "cuda":
         libraries = [environment.get("LD_LIBRARY_PATH", ""), "/usr/local/nvidia/lib64"]
-        environment |= {"LD_LIBRARY_PATH": ":".join(filter(None, libraries)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-                        "CUDA_VISIBLE_DEVICES": own_gpu().number}  # fmt: skip
+        environment |= {
+            "LD_LIBRARY_PATH": ":".join(filter(None, libraries)),
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            "CUDA_VISIBLE_DEVICES": own_gpu().number,
+        }
     relay = Relay(task.relay_folder, config.port) if task.serves else None
     return Program(
         command=task.command or config.command,

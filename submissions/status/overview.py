@@ -18,9 +18,10 @@ _ENDED_BADLY = (State.FAILED, State.TIMED_OUT, State.REJECTED)
 _PERIOD = timedelta(days=1)
 #: Consequences of a queue without a live worker, reported even if no job waits. GPU workers are optional.
 _CONSEQUENCES = {
-    "score": "runs are accepted but must wait", "cpu": "baselines and models must wait",
+    "score": "runs are accepted but must wait",
+    "cpu": "baselines and models must wait",
     "dispatch": "imports and rescores must wait",
-}  # fmt: skip
+}
 #: Waiting time after which jobs are reported that live workers have not started.
 _MAX_WAIT = timedelta(minutes=10)
 #: Name of an item of each queue, in the singular.

@@ -121,11 +121,18 @@ def _account_page(request: HttpRequest, status: int = 200, **changes: Any) -> Ht
     """Render the account page. `changes` replaces values of the template context, such as forms with errors."""
     person = require_user(request)
     context = {
-        "profile_form": _profile_form(person), "memberships": teams.get_memberships(person), "team_form": TeamForm(),
-        "token_form": TokenForm(), "tokens": ApiToken.objects.filter(user=person), "now": timezone.now(),
-        "token_days": access.LIFETIME.days, "token_limit": access.LIMIT,
-        "services": bool(settings.SOCIALACCOUNT_PROVIDERS), "api_address": absolute(request, "/api/v1/"), **changes,
-    }  # fmt: skip
+        "profile_form": _profile_form(person),
+        "memberships": teams.get_memberships(person),
+        "team_form": TeamForm(),
+        "token_form": TokenForm(),
+        "tokens": ApiToken.objects.filter(user=person),
+        "now": timezone.now(),
+        "token_days": access.LIFETIME.days,
+        "token_limit": access.LIMIT,
+        "services": bool(settings.SOCIALACCOUNT_PROVIDERS),
+        "api_address": absolute(request, "/api/v1/"),
+        **changes,
+    }
     return render(request, "submissions/account.html", context, status=status)
 
 
@@ -318,12 +325,18 @@ def _team_page(request: HttpRequest, team: Team, status: int = 200, **changes: A
     invitations = Invitation.objects.waiting().filter(team=team)
     members = [(member, _display_name(member.user), member.user_id == person.pk) for member in rows]
     context = {
-        "section": "account", "team": team, "is_owner": owner, "members": members,
+        "section": "account",
+        "team": team,
+        "is_owner": owner,
+        "members": members,
         "last_owner": owner and sum(member.owner for member, _, _ in members) == 1,
-        "invitations": invitations.select_related("invited_by") if owner else [], "invitation_form": InvitationForm(),
-        "name_form": TeamForm(initial={"name": team.name}), "invitation_days": teams.INVITATION_LIFETIME.days,
-        "now": timezone.now(), **changes,
-    }  # fmt: skip
+        "invitations": invitations.select_related("invited_by") if owner else [],
+        "invitation_form": InvitationForm(),
+        "name_form": TeamForm(initial={"name": team.name}),
+        "invitation_days": teams.INVITATION_LIFETIME.days,
+        "now": timezone.now(),
+        **changes,
+    }
     return render(request, "submissions/team.html", context, status=status)
 
 

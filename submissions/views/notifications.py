@@ -116,9 +116,14 @@ _WEBHOOK_ACTIONS: dict[str, tuple[Callable[[Webhook], object], Any]] = {
 def _webhooks_page(request: HttpRequest, team: Team, status: int = 200, **changes: Any) -> HttpResponse:
     """Render the team's webhooks and latest deliveries. `changes` replaces values of the template context."""
     context = {
-        "section": "account", "team": team, "webhooks": Webhook.objects.filter(team=team),
+        "section": "account",
+        "team": team,
+        "webhooks": Webhook.objects.filter(team=team),
         "deliveries": Delivery.objects.filter(webhook__team=team).select_related("webhook")[:LOG_LINES],
-        "form": hooks.WebhookForm(), "limit": hooks.LIMIT, "attempts": hooks.ATTEMPTS,
-        "enabled": settings.WEBHOOKS_ENABLED, **changes,
-    }  # fmt: skip
+        "form": hooks.WebhookForm(),
+        "limit": hooks.LIMIT,
+        "attempts": hooks.ATTEMPTS,
+        "enabled": settings.WEBHOOKS_ENABLED,
+        **changes,
+    }
     return render(request, "submissions/webhooks.html", context, status=status)

@@ -83,19 +83,22 @@ class SiteCollector(Collector):
             age.add_metric([queue.name], queue.oldest.total_seconds() if queue.oldest else 0.0)
         leased_jobs = Job.objects.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False)
         claimed_jobs = _count_jobs(
-            leased_jobs, "runboard_jobs_claimed", "Number of jobs claimed by workers.", queue="queue", state="state",
-        )  # fmt: skip
+            leased_jobs, "runboard_jobs_claimed", "Number of jobs claimed by workers.", queue="queue", state="state"
+        )
         # This is a gauge, because withdrawn results are no longer "done".
         ended_jobs = _count_jobs(
             Job.objects.filter(state__in=TERMINAL),
             "runboard_jobs_ended",
             "Number of ended jobs, by current state and error code.",
-            kind="kind", state="state", code="error_code",
-        )  # fmt: skip
+            kind="kind",
+            state="state",
+            code="error_code",
+        )
         workers = GaugeMetricFamily(
-            "runboard_worker_heartbeat_age_seconds", "Seconds since the last heartbeat of the worker.",
+            "runboard_worker_heartbeat_age_seconds",
+            "Seconds since the last heartbeat of the worker.",
             labels=["worker", "queues", "hardware_class", "version"],
-        )  # fmt: skip
+        )
         now = Worker.objects.database_now()
         for worker in Worker.objects.order_by("name"):
             labels = [worker.name, ",".join(worker.queues), worker.hardware_class, worker.version]

@@ -122,8 +122,13 @@ def score_retrieval(job: Job, lease: Lease) -> bool:
         fault = secrets.token_hex(4)
         logger.error(
             "Fault %s in job %s (%s): %s is not in the store (time %d of %d). Do retriever and scorer share one?",
-            fault, job.pk, job.kind, run_path(missing_runs[0]), missing_count, ATTEMPTS,
-        )  # fmt: skip
+            fault,
+            job.pk,
+            job.kind,
+            run_path(missing_runs[0]),
+            missing_count,
+            ATTEMPTS,
+        )
         line = f"The retrieved run is missing, a fault on our side ({fault})"
         if missing_count < ATTEMPTS:
             job.payload = {**job.payload, MISS_COUNT: missing_count}

@@ -71,11 +71,16 @@ def _create_jobs(request: WorkRequest) -> None:
         retrieval = RetrievalResult.from_payload(job.payload)
         queue = retrieval.queue if retrieval else job.queue  # a scorer may have finished the job
         Job.objects.create(
-            kind=job.kind, queue=queue, turn=next_turn(queue, job.submission.team_id if job.submission else None),
-            submission=job.submission, dataset=request.dataset, state=State.QUEUED, validated=True,
+            kind=job.kind,
+            queue=queue,
+            turn=next_turn(queue, job.submission.team_id if job.submission else None),
+            submission=job.submission,
+            dataset=request.dataset,
+            state=State.QUEUED,
+            validated=True,
             payload={name: job.payload[name] for name in _INPUTS if name in job.payload},
             log=log_line("Run again on a new batch of topics. No quota is used."),
-        )  # fmt: skip
+        )
         wake_worker(queue)
 
 

@@ -168,9 +168,13 @@ def _score(
     """Score a run in any format without verification, with its top documents if judgments are open."""
     target, first_documents = scoring_target(qrels.version, qrels=qrels), 0 if dataset.hidden else KEPT
     return score_run(
-        run, target, get_stored_measures(dataset, qrels), progress=progress, first_documents=first_documents,
+        run,
+        target,
+        get_stored_measures(dataset, qrels),
+        progress=progress,
+        first_documents=first_documents,
         may_be_empty=may_be_empty,
-    )  # fmt: skip
+    )
 
 
 def verify_scored_run(

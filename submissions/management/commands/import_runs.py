@@ -29,9 +29,11 @@ class Command(CurationCommand):
             help="architecture of the systems",
         )
         parser.add_argument(
-            "--participants", type=Path, metavar="CSV", help="participants of the runs: run, participant[, "
-            "name, architecture]"
-        )  # fmt: skip
+            "--participants",
+            type=Path,
+            metavar="CSV",
+            help="participants of the runs: run, participant[, name, architecture]",
+        )
         parser.add_argument("--private", action="store_true", help="show the results only to the team")
 
     def curate(self, **options: Any) -> str:
@@ -52,9 +54,14 @@ class Command(CurationCommand):
             raise CommandError(f"{options['folder']} is a file. Enter the folder that contains the runs.")
         try:
             submissions, skipped_names = import_runs(
-                options["folder"], dataset, submitter=person, team=team, participants=options["participants"],
-                architecture=options["architecture"], public=not options["private"],
-            )  # fmt: skip
+                options["folder"],
+                dataset,
+                submitter=person,
+                team=team,
+                participants=options["participants"],
+                architecture=options["architecture"],
+                public=not options["private"],
+            )
         except BulkRefused as refusal:
             files = [list_problems(f"{file.name}:", file.report.errors) for file in refusal.reports]
             raise CommandError("\n".join(["No runs were imported.", *files])) from refusal

@@ -85,9 +85,12 @@ class Command(BaseCommand):
         """Store the team's own quota and describe it."""
         end_time = curating.read_moment(options["until"]) if options["until"] else None
         row = grant_exception(
-            curating.find_by_slug(Team, options["team"]), _dataset(options),
-            daily=options["daily"], monthly=options["monthly"], until=end_time,
-        )  # fmt: skip
+            curating.find_by_slug(Team, options["team"]),
+            _dataset(options),
+            daily=options["daily"],
+            monthly=options["monthly"],
+            until=end_time,
+        )
         daily, monthly = ("no limit" if limit is None else limit for limit in (row.daily, row.monthly))
         ending = f" until {row.until:%Y-%m-%d %H:%M} UTC" if row.until else ""
         return f"{row}: {daily} per day, {monthly} per month{ending}."
