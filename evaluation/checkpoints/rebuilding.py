@@ -311,8 +311,13 @@ def _extract_tar(path: Path, scratch: Path, findings: FileFindings) -> dict[str,
     files, and InvalidContent if its compression is damaged or expands over a limit.
     """
     limit = POLICY.max_expanded_bytes or 1 << 62
-    limits = FileLimits(max_stored_bytes=limit, max_expanded_bytes=limit, max_ratio=POLICY.max_ratio,
-                    ratio_floor_bytes=POLICY.ratio_floor_bytes, may_be_tar=True)  # fmt: skip
+    limits = FileLimits(
+        max_stored_bytes=limit,
+        max_expanded_bytes=limit,
+        max_ratio=POLICY.max_ratio,
+        ratio_floor_bytes=POLICY.ratio_floor_bytes,
+        may_be_tar=True,
+    )
     targets: dict[str, Path] = {}
     names = _MemberNames(findings.findings)
     with open_expanded(path, limits) as expanded:

@@ -29,9 +29,11 @@ _TRIAL_PARAMETERS = {"queries_per_document": "1", "generated_tokens": "8"}
 #: Subjects and predicates of twenty different texts for the trial.
 _SUBJECTS = ("The heart", "A wing in supersonic flow", "The central bank", "A search engine", "The cat")
 _PREDICATES = (
-    "is examined in a large study", "changes with temperature", "was compared with an older method",
+    "is examined in a large study",
+    "changes with temperature",
+    "was compared with an older method",
     "depends on the price of energy",
-)  # fmt: skip
+)
 
 
 def add_parser(subparsers: Subparsers) -> None:

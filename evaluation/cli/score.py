@@ -49,8 +49,13 @@ def add_parser(subparsers: Subparsers) -> None:
         description="Score an answer run as the site does, by every measure that the run supports, and list the "
         "reasons for the other measures. Means are over all judged queries.",
     )
-    score_answers.add_argument("--run", required=True, type=Path, dest="run_file",
-                               help="answer run, or folder with a JSON file per query (BrowseComp-Plus)")  # fmt: skip
+    score_answers.add_argument(
+        "--run",
+        required=True,
+        type=Path,
+        dest="run_file",
+        help="answer run, or folder with a JSON file per query (BrowseComp-Plus)",
+    )
     score_answers.add_argument("--measures", type=_parse_measures, default=(), help="further measures, comma-separated")
     score_answers.add_argument("--output", type=Path, help="write the run as a JSON Lines file for submission")
     _add_scoring_options(score_answers)
@@ -90,8 +95,13 @@ def _add_scoring_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--corpus", type=Path, help="corpus.jsonl with texts to search, for Answer@k and R@2kt")
     parser.add_argument("--subtopics", type=Path, help="subtopic-qrels.txt: subtopics of pairs in the qrels")
     parser.add_argument("--per-query", action="store_true", help="also print a row for every judged query")
-    parser.add_argument("--relevance-level", type=int, default=1, metavar="GRADE",
-                        help="lowest grade that is relevant for binary measures (default: %(default)s)")  # fmt: skip
+    parser.add_argument(
+        "--relevance-level",
+        type=int,
+        default=1,
+        metavar="GRADE",
+        help="lowest grade that is relevant for binary measures (default: %(default)s)",
+    )
     _add_common(parser)
 
 
@@ -156,11 +166,19 @@ def run_score(arguments: argparse.Namespace, run: Path | bytes | None = None) ->
     except InvalidContent as error:
         return refuse(path, error.report, arguments.json)
     target = ScoringTarget(
-        qrels=qrels, query_ids=qrels.query_ids, hidden=False, names_queries=True,
-        relevance_level=arguments.relevance_level, drop_self_matches=arguments.drop_self_matches,
-        candidates_only=arguments.candidates_only, excluded=excluded, answers=answers, corpus=arguments.corpus,
-        subtopics=subtopics, measures=tuple(measure.name for measure in arguments.measures),
-    )  # fmt: skip
+        qrels=qrels,
+        query_ids=qrels.query_ids,
+        hidden=False,
+        names_queries=True,
+        relevance_level=arguments.relevance_level,
+        drop_self_matches=arguments.drop_self_matches,
+        candidates_only=arguments.candidates_only,
+        excluded=excluded,
+        answers=answers,
+        corpus=arguments.corpus,
+        subtopics=subtopics,
+        measures=tuple(measure.name for measure in arguments.measures),
+    )
     for measure in arguments.measures:
         lacks_texts = measure.family.reads_texts and (answers is None or arguments.corpus is None)
         if lacks_texts or (measure.family.reads_subtopics and subtopics is None):
@@ -169,10 +187,9 @@ def run_score(arguments: argparse.Namespace, run: Path | bytes | None = None) ->
             return 2
     try:
         scored_run = score_run(run or arguments.run_file, target, arguments.measures)
-    except EndlessPattern as error:
-        return refuse(arguments.answers, error.report, arguments.json)
     except InvalidContent as error:
-        return refuse(arguments.run_file, error.report, arguments.json)
+        path = arguments.answers if isinstance(error, EndlessPattern) else arguments.run_file
+        return refuse(path, error.report, arguments.json)
     if arguments.json:
         names = [measure.name for measure in scored_run.measures]
         result: dict[str, object] = {
@@ -224,9 +241,13 @@ def run_check(arguments: argparse.Namespace) -> int:
             queries = [query.id for query in read_queries(arguments.queries)]
         with _open_document_ids(arguments) as documents:
             target = ScoringTarget(
-                qrels=qrels, query_ids=queries, document_ids=documents, hidden=False,
-                names_queries=True, drop_self_matches=arguments.drop_self_matches,
-            )  # fmt: skip
+                qrels=qrels,
+                query_ids=queries,
+                document_ids=documents,
+                hidden=False,
+                names_queries=True,
+                drop_self_matches=arguments.drop_self_matches,
+            )
             report = check_run(arguments.run_file, target)
     except InvalidContent as error:
         return refuse(None, error.report, arguments.json)
@@ -260,11 +281,19 @@ def run_compare(arguments: argparse.Namespace) -> int:
         for path, values, result, p in zip(arguments.runs[1:], other_values, comparisons, p_values, strict=True):
             rows.append(
                 {
-                    "measure": measure.name, "run": str(path), "mean": float(np.mean(values)),
-                    "difference": result.difference, "low": result.low, "high": result.high, "p": result.p,
-                    "p_corrected": p, "wins": result.wins, "ties": result.ties, "losses": result.losses,
+                    "measure": measure.name,
+                    "run": str(path),
+                    "mean": float(np.mean(values)),
+                    "difference": result.difference,
+                    "low": result.low,
+                    "high": result.high,
+                    "p": result.p,
+                    "p_corrected": p,
+                    "wins": result.wins,
+                    "ties": result.ties,
+                    "losses": result.losses,
                 }
-            )  # fmt: skip
+            )
     if arguments.json:
         print(json.dumps(rows, indent=2))
         return 0

@@ -213,9 +213,11 @@ def select_queries(path: Path, topics: Sequence[Topic], field: str | None) -> tu
     if lines_without_field := [topic.line for topic in topics if not topic.fields.keys() >= set(names)]:
         available_fields = sorted(set[str]().union(*(topic.fields for topic in topics)))
         raise format_error(
-            path, lines_without_field, f"a topic has no {field}",
+            path,
+            lines_without_field,
+            f"a topic has no {field}",
             f"Choose another field ({', '.join(FIELDS)}); these topics have {', '.join(available_fields) or 'none'}.",
-        )  # fmt: skip
+        )
     queries = [Record(topic.id, "", " ".join(topic.fields[name] for name in names), topic.line) for topic in topics]
     check_repeated(path, queries)
     return field, queries

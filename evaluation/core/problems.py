@@ -123,12 +123,16 @@ class LineProblems:
         """
         return tuple(
             Problem(
-                "error", code, count, message.format(lines=format_count(count, "line"), **values), hint,
+                "error",
+                code,
+                count,
+                message.format(lines=format_count(count, "line"), **values),
+                hint,
                 tuple(self.lines[code]),
             )
             for code, count in sorted(self.counts.items(), key=lambda item: (self.lines[item[0]], item[0]))
             for message, hint in (texts[code] if texts else (PROBLEM_CODES[code].message, PROBLEM_CODES[code].hint),)
-        )  # fmt: skip
+        )
 
 
 #: Registry of problem codes.
@@ -157,10 +161,19 @@ class ProblemCode(str):
     is_free: bool
 
     def __new__(
-        cls, code: str, meaning: str, remedy: str, example: str = "", *,
-        message: str = "", hint: str = "", quote: str | None = None,
-        about: About = "request", severity: str = "error", is_free: bool = False,
-    ) -> Self:  # fmt: skip
+        cls,
+        code: str,
+        meaning: str,
+        remedy: str,
+        example: str = "",
+        *,
+        message: str = "",
+        hint: str = "",
+        quote: str | None = None,
+        about: About = "request",
+        severity: str = "error",
+        is_free: bool = False,
+    ) -> Self:
         """Register a code. Raises ValueError if it is registered already."""
         if code in PROBLEM_CODES:
             raise ValueError(f"the problem code {code} is registered already")
@@ -178,9 +191,13 @@ class ProblemCode(str):
         return self.removesuffix("…") + name
 
     def problem(
-        self, message: str = "", hint: str = "", count: int = 1, lines: tuple[int, ...] = (),
+        self,
+        message: str = "",
+        hint: str = "",
+        count: int = 1,
+        lines: tuple[int, ...] = (),
         severity: Severity | None = None,
-    ) -> Problem:  # fmt: skip
+    ) -> Problem:
         """Return a problem with this code, with the code's own texts and severity by default."""
         message, hint = message or self.message, hint or self.hint
         return Problem(severity or cast(Severity, self.severity), self, count, message, hint, lines)

@@ -271,9 +271,13 @@ class Layer:
     def read(self, use: Callable[[TarReader], None], limits: ImageLimits, findings: ImageFindings) -> None:
         """Pass the decompressed layer to `use`, and verify its digests. Raises ImageRefused if it is damaged."""
         name, digest = f"the layer {self.diff_id[:19]}", hashlib.sha256()
-        file_limits = FileLimits(max_stored_bytes=limits.archive_bytes, max_expanded_bytes=limits.expanded_bytes,
-                                 max_ratio=limits.ratio, ratio_floor_bytes=limits.ratio_floor_bytes,
-                                 may_be_tar=True)  # fmt: skip
+        file_limits = FileLimits(
+            max_stored_bytes=limits.archive_bytes,
+            max_expanded_bytes=limits.expanded_bytes,
+            max_ratio=limits.ratio,
+            ratio_floor_bytes=limits.ratio_floor_bytes,
+            may_be_tar=True,
+        )
         with self.archive.open("rb") as file:
             blob = Slice(file, self.offset, self.size)
             try:

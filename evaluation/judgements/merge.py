@@ -179,10 +179,12 @@ def agreements(judge_grades: JudgeGrades, level: int) -> list[dict[str, Any]]:
     for (first_judge, first), (second_judge, second) in combinations(group_by_judge(judge_grades).items(), 2):
         pairs = [
             (grade, second[query][document])
-            for query, graded in first.items() if query in second
-            for document, grade in graded.items() if document in second[query]
+            for query, graded in first.items()
+            if query in second
+            for document, grade in graded.items()
+            if document in second[query]
             if min(grade, second[query][document]) >= 0
-        ]  # fmt: skip
+        ]
         if pairs:
             binary = [(int(grade >= level), int(second_grade >= level)) for grade, second_grade in pairs]
             kappas = {"kappa": cohen_kappa(pairs), "kappa_relevant": cohen_kappa(binary)}

@@ -225,16 +225,24 @@ class ScoringTarget:
         missing_ids = (self.known_queries[index].decode() for index in missing_places)
         nameable_ids = (query for query in missing_ids if not self.hidden or query in self.query_ids)
         facts = RunFacts(
-            contents, missing_queries=len(missing_places),
+            contents,
+            missing_queries=len(missing_places),
             missing_ids=tuple(islice(nameable_ids, LINES_NAMED)) if self.names_queries else (),
-            expected_queries=int(np.count_nonzero(is_expected)), expects_judged_only=judged_only,
-            maximum_depth=self.maximum_depth, example_document=self.example_document,
+            expected_queries=int(np.count_nonzero(is_expected)),
+            expects_judged_only=judged_only,
+            maximum_depth=self.maximum_depth,
+            example_document=self.example_document,
             capped_measures=() if contents.ranks_citations else self.capped_measures(contents.depth),
-        )  # fmt: skip
+        )
         statistics = RunStatistics(
-            contents.lines, contents.queries, contents.known_queries, contents.depth, contents.expanded_bytes,
-            contents.tags, contents.metadata,
-        )  # fmt: skip
+            contents.lines,
+            contents.queries,
+            contents.known_queries,
+            contents.depth,
+            contents.expanded_bytes,
+            contents.tags,
+            contents.metadata,
+        )
         problems = facts.problems(limits, self.hidden)
         if contents.responses is None and self.measures and parse_measure(self.measures[0]).family.reads_responses:
             message = NOT_AN_ANSWER_RUN.message.format(measure=self.measures[0])

@@ -156,9 +156,15 @@ class _RunFile:
         known_lines = contents.known_lines + (citations.known_lines if citations is not None else 0)
         seen = np.array([query in run.responses for query in known], np.bool_)
         return replace(
-            contents, line_counts=counts, lines=len(run.lines), known_lines=known_lines, queries=len(run.responses),
-            seen=seen, responses=run.responses, citations=citations,
-        )  # fmt: skip
+            contents,
+            line_counts=counts,
+            lines=len(run.lines),
+            known_lines=known_lines,
+            queries=len(run.responses),
+            seen=seen,
+            responses=run.responses,
+            citations=citations,
+        )
 
     def _read_responses(self, run: AnswerRun, *, cited: bool) -> RunContents:
         text, line_numbers = run.trec_lines(cited=cited)
