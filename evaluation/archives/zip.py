@@ -271,7 +271,7 @@ def is_clutter(name: str) -> bool:
     return not _CLUTTER_FOLDERS.isdisjoint(map(str.casefold, folders)) or _CLUTTER.fullmatch(base) is not None
 
 
-def without_companions(names: Iterable[str]) -> tuple[str, ...]:
+def drop_companions(names: Iterable[str]) -> tuple[str, ...]:
     """Return the names without READMEs, scripts, images, and similar files, or all names if there are no others."""
     all_names = tuple(names)
     return tuple(name for name in all_names if not _COMPANION.fullmatch(name.rpartition("/")[2])) or all_names

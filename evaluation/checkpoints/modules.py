@@ -199,10 +199,10 @@ def read_routes(source: ModelFiles) -> dict[str, list[ModuleEntry]]:
     for route, names in structure.items():
         if not isinstance(names, list) or not 0 < len(names) <= _MAX_MODULES:
             findings.stop("value", "it is not a list of modules", f"structure.{route}")
-        types_of_route = [types.get(name) if isinstance(name, str) else None for name in names]
+        route_types = [types.get(name) if isinstance(name, str) else None for name in names]
         route_modules = [
             ((f"structure.{route}", name), (f"types.{name}", type_name))
-            for name, type_name in zip(names, types_of_route, strict=True)
+            for name, type_name in zip(names, route_types, strict=True)
         ]
         routes[route] = _list_modules(route_modules, source, findings)
     return routes

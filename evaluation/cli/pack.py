@@ -249,9 +249,9 @@ def _try_model(rebuilt: Path, kind: CheckpointKind, scratch: Path) -> None:
     except InvalidParameter as error:  # The trial sets no parameters, so the model's files are ambiguous.
         remedy = "Pass it to pack as --template NAME, which the archive stores, or skip the trial with --no-trial."
         raise ModelFailure("choice_needed", f"{error} {remedy}") from error
-    with_results = outcome.queries - outcome.queries_without_results
+    answered_queries = outcome.queries - outcome.queries_without_results
     print(
-        f"tried with {name}: {outcome.documents} texts, {with_results} of {outcome.queries} queries have results",
+        f"tried with {name}: {outcome.documents} texts, {answered_queries} of {outcome.queries} queries have results",
         file=sys.stderr,
     )
 

@@ -23,7 +23,7 @@ import zstandard
 from evaluation.collections.beir import read_corpus
 
 #: Maximum number of characters in an excerpt.
-KEPT_CHARACTERS = 400
+EXCERPT_CHARACTERS = 400
 
 _MAGIC = b"runboard texts1\n"
 _HEADER = struct.Struct("<16sQQQ")  # magic, documents, blocks, offset of the arrays
@@ -52,9 +52,9 @@ def write_document_texts(corpus: Path, target: Path) -> None:
         block: list[bytes] = []
         length = 0
         for document in read_corpus(corpus):
-            text = " ".join(document.text[: 2 * KEPT_CHARACTERS].split())
-            is_cut = len(text) > KEPT_CHARACTERS or len(document.text) > 2 * KEPT_CHARACTERS
-            line = orjson.dumps([document.id, document.title, text[:KEPT_CHARACTERS].rstrip(), is_cut])
+            text = " ".join(document.text[: 2 * EXCERPT_CHARACTERS].split())
+            is_cut = len(text) > EXCERPT_CHARACTERS or len(document.text) > 2 * EXCERPT_CHARACTERS
+            line = orjson.dumps([document.id, document.title, text[:EXCERPT_CHARACTERS].rstrip(), is_cut])
             hashes.append(_hash(document.id))
             block_numbers.append(len(starts) - 1)
             block.append(line)

@@ -82,7 +82,7 @@ class Report:
     def valid(self) -> bool:
         return not self.errors
 
-    def without_quotations(self) -> Report:
+    def drop_quotations(self) -> Report:
         """Return the report with registered texts of problems of files, for a file whose content must not be shown."""
         problems = tuple(
             replace(problem, message=code.meaning, hint=code.remedy, lines=()) if code.about == "file" else problem

@@ -201,10 +201,10 @@ class LateInteraction(DividedEngine):
 
     def _rank_candidates(self, query: torch.Tensor, documents: Numbers, depth: int) -> Ranking:
         """Return the best `depth` of the given documents for a query by MaxSim."""
-        from evaluation.engines.neural.sided_encoders import late_interaction_of_each
+        from evaluation.engines.neural.sided_encoders import late_interaction_scores
 
         scores = [
-            late_interaction_of_each(query, block, self.encoder.mean)
+            late_interaction_scores(query, block, self.encoder.mean)
             for block in self.store.read(documents, _PRODUCTS // max(len(query), self.encoder.dimension))
         ]
         return self._select_best(documents, np.concatenate([np.empty(0, np.float32), *scores]), depth)

@@ -75,7 +75,7 @@ class _Form(NamedTuple):
     is_quoted: bool = False
 
 
-def whole_grade(text: str) -> int | None:
+def parse_whole_grade(text: str) -> int | None:
     """Return the grade of a text such as `2` or `2.0`, or None if it is not a whole number."""
     match = _GRADE.fullmatch(text)
     return int(match[1]) if match else None
@@ -154,7 +154,7 @@ def _find_header_form(text: str) -> _Form | None:
         if indices is not None:
             return _Form(separator, indices, 0 if separator else len(cells), _is_quoted(cells))
     names = text.lower().split("\t")
-    if len(names) == 3 and "-id" in names[0] and whole_grade(names[2].strip()) is None:
+    if len(names) == 3 and "-id" in names[0] and parse_whole_grade(names[2].strip()) is None:
         return _Form("\t", (0, 1, 2), 3, _is_quoted(names))  # BEIR's layout, other names
     return None
 
@@ -165,7 +165,7 @@ def _find_headless_form(text: str) -> _Form | None:
     for separator in (",", ";"):
         cells = [cell.strip() for cell in text.split(separator)]
         has_plain_cells = all(len(_split_fields(cell)) == 1 for cell in cells)
-        if has_plain_cells and len(cells) in (3, 4) and whole_grade(cells[-1].strip('"')) is not None:
+        if has_plain_cells and len(cells) in (3, 4) and parse_whole_grade(cells[-1].strip('"')) is not None:
             return _Form(separator, (0, len(cells) - 2, len(cells) - 1), len(cells))
     if all(map(_NAME.fullmatch, fields)):
         return None
@@ -173,7 +173,7 @@ def _find_headless_form(text: str) -> _Form | None:
         return _Form("\t", (0, 1, 2), 3)
     if len(fields) == 4:
         return _Form("\t" if text.count("\t") == 3 and _is_quoted(fields) else "", (0, 2, 3), 4)
-    if len(fields) == 3 and whole_grade(fields[2]) is not None and fields[1].upper() not in ("0", "Q0"):
+    if len(fields) == 3 and parse_whole_grade(fields[2]) is not None and fields[1].upper() not in ("0", "Q0"):
         return _Form("", (0, 1, 2), 3)
     return None
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from evaluation.archives.compression import FileLimits, open_lines
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.problems import InvalidContent, LineProblems
-from evaluation.judgements.forms import PROBLEMS, JudgementLine, is_id, judgement_lines, whole_grade
+from evaluation.judgements.forms import PROBLEMS, JudgementLine, is_id, judgement_lines, parse_whole_grade
 
 LOWEST_GRADE, HIGHEST_GRADE = -2, 10
 #: First characters that spreadsheets interpret as the start of a formula, and the prefix that prevents this.
@@ -95,7 +95,7 @@ class _JudgementCollector:
 
     def _add_grade(self, line: JudgementLine) -> None:
         """Record a line's grade, and note a problem if the grade is invalid or its pair has occurred before."""
-        parsed_grade = whole_grade(line.grade)
+        parsed_grade = parse_whole_grade(line.grade)
         grade = _NONE_YET if parsed_grade is None else parsed_grade
         if line.grade and not LOWEST_GRADE <= grade <= self.highest:
             self.findings.note("grade", line.number)

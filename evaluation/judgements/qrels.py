@@ -22,7 +22,7 @@ from evaluation.archives.compression import open_lines
 from evaluation.collections.beir import BYTE_ORDER_MARK
 from evaluation.collections.tables import column_places
 from evaluation.core.problems import InvalidContent, LineProblems
-from evaluation.judgements.forms import PROBLEMS, is_id, judgement_lines, whole_grade
+from evaluation.judgements.forms import PROBLEMS, is_id, judgement_lines, parse_whole_grade
 from evaluation.kernel.layout import pad_text
 from evaluation.kernel.library import JudgedTable, compute_keys
 
@@ -216,7 +216,7 @@ def read_grades(path: Path | str) -> dict[bytes, dict[bytes, int]]:
     judgements: dict[bytes, dict[bytes, int]] = {}
     problems = LineProblems()
     for line in judgement_lines(open_lines(path), problems):
-        grade = whole_grade(line.grade)
+        grade = parse_whole_grade(line.grade)
         if code := add_judgement(judgements, line.query.encode(), line.document.encode(), grade):
             problems.note(code, line.number)
     return check_complete(judgements, problems, QRELS_PROBLEMS)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from evaluation.archives.compression import open_lines
 from evaluation.collections.beir import BYTE_ORDER_MARK
 from evaluation.core.problems import LineProblems
-from evaluation.judgements.forms import is_id, whole_grade
+from evaluation.judgements.forms import is_id, parse_whole_grade
 from evaluation.judgements.qrels import QRELS_PROBLEMS, Qrels, check_complete
 
 #: Grades as `{query id: {(document id, subtopic): grade}}`, including negative ones.
@@ -70,7 +70,7 @@ def read_subtopics(path: Path) -> SubtopicGrades:
     problems = LineProblems()
     for number, line in enumerate(open_lines(path), start=1):
         fields = line.removeprefix(BYTE_ORDER_MARK if number == 1 else b"").split()
-        grade = whole_grade(fields[-1].decode(errors="replace")) if fields else 0
+        grade = parse_whole_grade(fields[-1].decode(errors="replace")) if fields else 0
         is_utf8 = line.decode(errors="ignore").encode() == line
         if len(fields) not in (0, 4) or grade is None or not (is_utf8 and all(map(is_id, fields))):
             problems.note("fields", number)

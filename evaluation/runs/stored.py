@@ -44,7 +44,7 @@ class IndexedRun:
         stretches: dict[str, list[int]] = {}
         query, end = b"", 0
         hashes, documents = array("q"), np.empty(0, np.int64)
-        with lines_of_run(path) as lines, (folder / "lines.txt").open("wb") as output:
+        with open_run_lines(path) as lines, (folder / "lines.txt").open("wb") as output:
             for number, line in lines:
                 fields = line.split()
                 if not fields:
@@ -95,7 +95,7 @@ class IndexedRun:
 
 
 @contextmanager
-def lines_of_run(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
+def open_run_lines(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
     """Yield the numbered lines of a run in any format, after its header."""
     with trec_text(path) as (header, text):
         yield enumerate((line.rstrip(b"\r\n") for line in text), 1 + header.lines)
@@ -110,7 +110,7 @@ _EXTENSIONS = re.compile(
 def first_tag(path: Path) -> str:
     """Return the sixth field of the run's first line, or an empty string if it is missing or unreadable."""
     try:
-        with lines_of_run(path) as lines:
+        with open_run_lines(path) as lines:
             first_line = next((line for _, line in lines if line.strip()), b"")
     except InvalidContent:
         return ""
@@ -120,9 +120,9 @@ def first_tag(path: Path) -> str:
 
 def run_name(path: Path, tags: Sequence[str]) -> str:
     """Return the run's tag, or the file's name without extensions if there is no single tag."""
-    return tags[0] if len(tags) == 1 and tags[0].isprintable() and tags[0] else without_endings(path.name)
+    return tags[0] if len(tags) == 1 and tags[0].isprintable() and tags[0] else strip_extensions(path.name)
 
 
-def without_endings(name: str) -> str:
+def strip_extensions(name: str) -> str:
     """Return a file name without the extensions of run formats and compression."""
     return _EXTENSIONS.sub("", name)

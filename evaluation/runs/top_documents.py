@@ -20,15 +20,15 @@ from evaluation.kernel.library import NO_JUDGEMENTS, Judged
 from evaluation.runs.trec_run import ReadingTask, read_run
 
 #: One more document than pages show, because the next one moves up if the query itself is dropped.
-KEPT = 11
+STORED_DEPTH = 11
 
 
 def write_top_documents(run: Path, target: Path, excluded: Qrels | None = None) -> None:
-    """Write the first `KEPT` documents of every query of an accepted run (any format, any compression) to `target`.
+    """Write the first `STORED_DEPTH` documents of every query of an accepted run in any format to `target`.
 
     It needs as much time and memory as `first_documents`.
     """
-    target.write_bytes(sort_by_query(_read_first(run, KEPT, excluded)))
+    target.write_bytes(sort_by_query(_read_first(run, STORED_DEPTH, excluded)))
 
 
 def sort_by_query(first: bytes) -> bytes:
@@ -70,7 +70,7 @@ def _read_first(run: Path, depth: int, excluded: Qrels | None) -> bytes:
 
 
 class TopDocuments:
-    """Reader of a file written by `write_top_documents`. Ids are `str`, best first, at most `KEPT` per query."""
+    """Reader of a file of `write_top_documents`: ids as `str`, best first, at most `STORED_DEPTH` per query."""
 
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:

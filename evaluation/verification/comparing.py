@@ -472,13 +472,13 @@ class _LineFilter:
         keys = np.zeros(len(starts), np.uint64)
         active_bits = np.full(len(starts), _ALL)  # All bits until the field ends, then none.
         for word in range(self.words):
-            bytes_of_word = words[starts + 8 * word]
+            word_bytes = words[starts + 8 * word]
             # The lowest bit set marks the first byte below `!`, because subtracting borrows from later bytes
             # only.
-            low_bits = (bytes_of_word - _EACH_BYTE * _LOWEST) & ~bytes_of_word & (_EACH_BYTE * _UPPER_BIT)
+            low_bits = (word_bytes - _EACH_BYTE * _LOWEST) & ~word_bytes & (_EACH_BYTE * _UPPER_BIT)
             mark = low_bits & (~low_bits + _ONE)
             preceding_bits = (mark >> _SEVEN) - _ONE  # Bits of the bytes before the mark, or all bits.
-            keys = keys * _MULTIPLIER + (bytes_of_word & preceding_bits & active_bits)
+            keys = keys * _MULTIPLIER + (word_bytes & preceding_bits & active_bits)
             active_bits[low_bits != 0] = 0
         return keys
 

@@ -469,7 +469,7 @@ def _best_match(response: Any, correct: _Answers | None, compare: Callable[[list
     return max((compare(words, _squad_words(each)) for each in correct.texts), default=0.0)
 
 
-def answer_in(queries: Sequence[str], responses: Mapping[str, Any], answers: Mapping[str, _Answers]) -> list[float]:
+def has_answer(queries: Sequence[str], responses: Mapping[str, Any], answers: Mapping[str, _Answers]) -> list[float]:
     """Return 1 for an answer that contains a correct one, otherwise 0: Karpukhin et al. (EMNLP 2020), section 5."""
     clock, values = _Clock(), []
     for query in queries:
@@ -486,7 +486,7 @@ def calibration_error(
 
     The confidence of an empty answer is 0 unless it is stated.
     """
-    correct = answer_in(queries, responses, answers)
+    correct = has_answer(queries, responses, answers)
     given = (responses.get(query) for query in queries)
     stated = [each.confidence if each and (each.confidence or each.answer.strip()) else 0.0 for each in given]
     bins = [next(number for number in range(1, 11) if confidence * 10 <= number) for confidence in stated]

@@ -100,7 +100,7 @@ def _file_contains(path: Path, digest: str) -> bool:
     try:
         with path.open("rb") as file:
 
-            def first_hash_from(position: int) -> bytes:
+            def first_hash(position: int) -> bytes:
                 """Return the first hash whose line starts at or after `position`, or a value above all hashes."""
                 file.seek(max(position - 1, 0))
                 if position:
@@ -108,7 +108,7 @@ def _file_contains(path: Path, digest: str) -> bool:
                 return file.readline(200)[:_DIGITS].upper() or b"~"
 
             size = file.seek(0, os.SEEK_END)
-            return first_hash_from(bisect_left(range(size), encoded_digest, key=first_hash_from)) == encoded_digest
+            return first_hash(bisect_left(range(size), encoded_digest, key=first_hash)) == encoded_digest
     except OSError as error:
         logger.warning("cannot read the BREACHED_PASSWORDS file: %s", type(error).__name__)
     return False

@@ -62,7 +62,7 @@ class DeltasField(serializers.DictField):
         """
         deltas: dict[str, dict[str, float]] = {}
         for score in value:
-            for name, comparison in (("baseline", score), (WORD_PIECES, score.beside_word_pieces)):
+            for name, comparison in (("baseline", score), (WORD_PIECES, score.word_piece_comparison)):
                 if comparison.delta is not None:
                     deltas.setdefault(name, {})[score.measure] = round(comparison.delta, DIGITS)
         return deltas

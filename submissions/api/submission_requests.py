@@ -380,7 +380,7 @@ def _find_or_describe_system(
         )
     form = SystemForm(description)
     require_valid(form)
-    return form.fields_of_system()
+    return form.build_system_fields()
 
 
 def _refuse_changes(system: System, description: Mapping[str, str]) -> None:

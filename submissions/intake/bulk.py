@@ -9,14 +9,14 @@ from pathlib import Path
 
 from django.db import transaction
 
-from evaluation.archives.zip import is_clutter, without_companions
+from evaluation.archives.zip import drop_companions, is_clutter
 from evaluation.core.problems import Problem, ProblemCode, Report, format_count
-from evaluation.runs.stored import first_tag, run_name, without_endings
+from evaluation.runs.stored import first_tag, run_name, strip_extensions
 from leaderboard.judgements.disclosure import record_compared
 from leaderboard.models import Dataset, System, Team, User, architecture_choices
 from leaderboard.systems.records import SystemFields
 from submissions.core.errors import FileReport, Refused
-from submissions.intake.files import NO_FILE, PAIRING, IncomingFile, without_metadata
+from submissions.intake.files import NO_FILE, PAIRING, IncomingFile, drop_metadata
 from submissions.intake.runs import accept_submission
 from submissions.intake.submission import SubmissionOptions
 from submissions.models import Submission
@@ -61,7 +61,7 @@ def import_runs(
     """
     visible_names = (path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
     names = sorted(filterfalse(is_clutter, visible_names))
-    runs = without_metadata({name: folder / name for name in without_companions(names)})
+    runs = drop_metadata({name: folder / name for name in drop_companions(names)})
     files = list(runs.values())
     if not files:
         raise BulkRefused(
@@ -116,7 +116,7 @@ def _attributions(table: Path | None, tags: Mapping[Path, str]) -> tuple[Mapping
     if table is None:
         return {}, []
     paths_by_name: dict[str, Path] = {}
-    for get_name in (lambda path: tags[path], lambda path: without_endings(path.name), lambda path: path.name):
+    for get_name in (lambda path: tags[path], lambda path: strip_extensions(path.name), lambda path: path.name):
         paths_by_name |= {get_name(path): path for path in tags}
     attributions: dict[Path, Attribution] = {}
     problems: list[Problem] = []

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 
 from evaluation.archives.compression import BLOCK, COMPRESSION, FileLimits, describe_bytes, unsupported_format
-from evaluation.archives.zip import TOO_MANY_FILES, ZipAllowance, ZipPolicy, is_zip, open_archive, without_companions
+from evaluation.archives.zip import TOO_MANY_FILES, ZipAllowance, ZipPolicy, drop_companions, is_zip, open_archive
 from evaluation.core.problems import InvalidContent, Problem, ProblemCode, Report, format_count
 from evaluation.runs.forms import recognize_format, trec_text
 from evaluation.runs.header import quote
@@ -264,7 +264,7 @@ def _count_runs(zips: Sequence[IncomingFile]) -> int:
                 hint = "Pack the run again as a zip, or name the file after its format, such as run.txt."
                 raise COMPRESSION.refusal("the file is not a zip, although its name ends in .zip", hint)
             with open_archive(file.path, ZIP_POLICY) as archive:
-                names = without_companions(archive.names)
+                names = drop_companions(archive.names)
             if "xl/workbook.xml" in names:
                 raise unsupported_format("an Excel file")
             if not names:
@@ -285,10 +285,10 @@ def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, allowance
     folder.mkdir()
     try:
         with open_archive(file.path, policy, allowance) as archive:
-            names = without_companions(archive.names)
+            names = drop_companions(archive.names)
             members = {name: folder / str(number) for number, name in enumerate(names)}
             archive.extract(members)
-        members = without_metadata(members)
+        members = drop_metadata(members)
         if not members:
             raise EMPTY.refusal(f"the zip contains no runs, only {_list_names(archive.names)}", EMPTY_ZIP_HINT)
     except InvalidContent as error:
@@ -392,7 +392,7 @@ _METADATA = re.compile(
 )
 
 
-def without_metadata(files: Mapping[str, Path]) -> dict[str, Path]:
+def drop_metadata(files: Mapping[str, Path]) -> dict[str, Path]:
     """Return the files except JSON metadata, identified by name and content.
 
     A file with damaged JSON may be a run and is included.

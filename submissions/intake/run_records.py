@@ -68,7 +68,7 @@ def shown_report(job: Job, report: Report) -> Report:
     Other models do not choose the texts of their runs.
     """
     is_by_image = job.submission is not None and job.submission.engine == "container"
-    return report.without_quotations() if is_by_image and run_stays_private(job) else report
+    return report.drop_quotations() if is_by_image and run_stays_private(job) else report
 
 
 def describe_producer(engine: str, parameters: Mapping[str, Any], checkpoint: Checkpoint | None) -> dict[str, Any]:

@@ -273,7 +273,7 @@ class SystemForm(forms.Form):
             "variant_of": system.variant_of.slug if system.variant_of else "",
         }
 
-    def fields_of_system(self) -> SystemFields:
+    def build_system_fields(self) -> SystemFields:
         """Return the cleaned values as fields of a system. Fields that a challenge settled keep the system's values."""
         values = {COLUMNS.get(name, name): self.cleaned_data[name] for name in self.fields if name not in _NOT_COLUMNS}
         names = canonical_datasets(self.cleaned_data["training_names"])
@@ -285,7 +285,7 @@ class SystemForm(forms.Form):
 
     def differing_fields(self, system: System, names: Iterable[str]) -> list[str]:
         """Return the field names whose values differ from `system`. The form must be valid."""
-        fields = self.fields_of_system()
+        fields = self.build_system_fields()
         columns = {name: COLUMNS.get(name, name) for name in names}
         return [name for name, column in columns.items() if getattr(fields, column) != getattr(system, column)]
 

@@ -80,14 +80,14 @@ WORK: dict[Job.Kind, Callable[[Job, Lease], None]] = {
 class _Failures:
     """Consecutive failures of shards in this process, and the time until which it claims no model jobs."""
 
-    in_a_row = 0
+    consecutive_failures = 0
     paused_until = -math.inf
 
     @classmethod
     def add(cls) -> None:
         """Count a failure and pause, since a broken worker would soon use up the attempts of all shards."""
-        pause = BACKOFF[-1].total_seconds() * 2 ** min(cls.in_a_row, _DOUBLINGS)
-        cls.in_a_row, cls.paused_until = cls.in_a_row + 1, time.monotonic() + pause
+        pause = BACKOFF[-1].total_seconds() * 2 ** min(cls.consecutive_failures, _DOUBLINGS)
+        cls.consecutive_failures, cls.paused_until = cls.consecutive_failures + 1, time.monotonic() + pause
 
 
 def drain_queue(queue: str, worker: str) -> int:
@@ -163,7 +163,7 @@ def _run_and_settle(job: Job) -> bool:
             with acting(person, reason):
                 WORK[Job.Kind(job.kind)](job, lease)
         if job.kind in workers.KINDS:
-            _Failures.in_a_row = 0
+            _Failures.consecutive_failures = 0
         return True
     except WorkEnded as end:
         end.settle(job)
@@ -211,7 +211,7 @@ def _worker_fault(job: Job, error: Exception) -> str:
         workers.reset_own_capability()
         if job.kind == Job.Kind.SHARD or not workers.own_capability([job.queue]).works:
             return "This worker has no working sandbox or no free disk space"
-    elif job.kind == Job.Kind.SHARD and _Failures.in_a_row > 1 and workers.workers_alive(job.queue) > 1:
+    elif job.kind == Job.Kind.SHARD and _Failures.consecutive_failures > 1 and workers.workers_alive(job.queue) > 1:
         return "Several parts of a corpus failed on this worker"
     return ""
 

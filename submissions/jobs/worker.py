@@ -193,7 +193,7 @@ def drain_pool(pool: list[int]) -> None:
 
 
 def _held_jobs() -> list[Job]:
-    return list(Job.objects.held_by(workers.worker_name()))
+    return list(Job.objects.claimed_by(workers.worker_name()))
 
 
 # --- hung processes

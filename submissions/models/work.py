@@ -148,7 +148,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         """Return the jobs whose files must be kept because they are unfinished or can be retried."""
         return self.filter(~Q(state__in=TERMINAL) | Q(pk__in=Job.objects.lost_by_us().values("pk")))
 
-    def held_by(self, worker: str) -> Self:
+    def claimed_by(self, worker: str) -> Self:
         """Return the unfinished jobs of this worker's pool processes, whose claims start with its name."""
         return self.exclude(state__in=TERMINAL).filter(worker__startswith=f"{worker}:", lease_expires_at__isnull=False)
 

@@ -97,10 +97,8 @@ def differing_queries(flag: Flag) -> list[tuple[str, str, bool]]:
     if not len(topics) == len(first.sets) == len(second.sets):
         return []
     differs = (first.sets != 0) & (second.sets != 0) & (first.ordered != second.ordered)
-    rows_of_topics = zip(topics, differs, first.sets == second.sets, strict=True)
-    return sorted(
-        ((*topic, bool(same)) for topic, is_different, same in rows_of_topics if is_different), key=itemgetter(2)
-    )
+    topic_rows = zip(topics, differs, first.sets == second.sets, strict=True)
+    return sorted(((*topic, bool(same)) for topic, is_different, same in topic_rows if is_different), key=itemgetter(2))
 
 
 def _nearest_earlier(

@@ -23,7 +23,7 @@ from typing import Any, Self
 from django.conf import settings
 
 from evaluation.efficiency.hardware import own_gpu
-from submissions.sandbox.processes import has_no_running_thread, process_tree, send_signal, threads_of_user
+from submissions.sandbox.processes import count_user_threads, has_no_running_thread, process_tree, send_signal
 
 LAUNCHER = (Path(__file__).parent / "launcher.py").read_text(encoding="utf-8")
 #: User id of sandboxed programs if the worker runs as root.
@@ -313,7 +313,7 @@ def launch_command(program: Program, *, user: int | None, address_space: bool, n
     """
     limits = program.limits
     numbers = {"CORE": 0, "FSIZE": limits.output_bytes, "NOFILE": limits.open_files}
-    numbers["NPROC"] = threads_of_user(os.geteuid() if user is None else user) + limits.most_processes
+    numbers["NPROC"] = count_user_threads(os.geteuid() if user is None else user) + limits.most_processes
     if address_space:
         # This limit only stops excessive single allocations; the parent's checks stop the rest. Model libraries
         # reserve more than they use (torch on two cores 1 GiB more, and more with every thread), and mapped index

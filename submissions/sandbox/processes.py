@@ -123,7 +123,7 @@ def _add_segments(process: int, segments: dict[bytes, int]) -> None:
         segments[inode] = max(segments.get(inode, 0), size)
 
 
-def threads_of_user(user: int) -> int:
+def count_user_threads(user: int) -> int:
     """Return the number of a user's threads on this machine, which RLIMIT_NPROC limits."""
     statuses = map(_status, all_processes())
     return sum(fields.get("Threads", 0) for fields in statuses if fields.get("Uid") == user)

@@ -178,14 +178,14 @@ def _running_child(
             make_readable(path)
     require_free_disk(job.out, limits)
     kernels.load()  # compiles code to be copied into sandboxes, once per worker process
-    kept_folders = [folder for folder in (job.shards, job.rankings) if folder is not None]
+    retained_folders = [folder for folder in (job.shards, job.rankings) if folder is not None]
     measures = job.measure and job.task not in ("encode_shards", "check", "index")
     with tempfile.TemporaryDirectory(prefix="runboard-job-", dir=job.out.parent) as name:
         folder = Path(name)
         folder.chmod(0o755)
         child = backend.start(_program(backend, job, limits, folder))
-        limits = replace(limits, output_bytes=limits.output_bytes + disk_usage(kept_folders))
-        folders = [job.out, *kept_folders]
+        limits = replace(limits, output_bytes=limits.output_bytes + disk_usage(retained_folders))
+        folders = [job.out, *retained_folders]
         try:
             asks = {"measures": measures, "resumes": job.resumes}
             yield child, Supervision(child, limits, folders, lock, on_progress, **asks)

@@ -22,7 +22,7 @@ from submissions.queue.queue import awaits_judgements, queue_position, submissio
 from submissions.queue.workers import Obstacle, count_workers, find_obstacle
 from submissions.quotas.counting import DatasetCharge, get_charges
 from submissions.status.checkpoints import ModelPart, model_part, model_problems
-from submissions.status.scores import NO_CHANGE, Score, describe_held, is_held, scores_of_entry, scores_of_job
+from submissions.status.scores import NO_CHANGE, Score, describe_held, entry_scores, is_held, job_scores
 
 #: Meaning of each state for the submitter.
 MEANING = {
@@ -495,7 +495,7 @@ def describe(submission: Submission, *, complete: bool, compare: bool = True) ->
     for members in by_dataset.values():
         if members[0].job.seed:
             entry = members[0].entry
-            scores = scores_of_entry(entry, compare) if entry is not None else []
+            scores = entry_scores(entry, compare) if entry is not None else []
             parts.append(DatasetPart(members, SeedSetStatus(members, entry, scores)))
         else:
             parts += [DatasetPart([member]) for member in members]
@@ -553,7 +553,7 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
         workers_alive=alive,
         workers_refusing=refusing,
         obstacle=obstacle,
-        scores=scores_of_job(job, entry, compare) if state == State.DONE else (),
+        scores=job_scores(job, entry, compare) if state == State.DONE else (),
         entry=entry,
         awaits_judgements=is_awaiting_judgements,
         model=model_part(job, entry, complete=complete) if runs_model else ModelPart(),

@@ -58,7 +58,7 @@ class Score:
         return 100 * (self.value / self.baseline - 1) if self.baseline else None
 
     @property
-    def beside_word_pieces(self) -> Score:
+    def word_piece_comparison(self) -> Score:
         """The same value compared with BM25 over word pieces."""
         return Score(self.measure, self.value, self.word_pieces)
 
@@ -81,7 +81,7 @@ def describe_held(entry: Entry) -> str:
     return "No significant change. The scores shown are your team's earlier ones; the new ones are withheld."
 
 
-def scores_of_job(job: Job, entry: Entry | None, compare: bool) -> list[Score]:
+def job_scores(job: Job, entry: Entry | None, compare: bool) -> list[Score]:
     """Return the scores of a job's run, including a single seed of an incomplete seed set.
 
     Scores of single seeds on hidden datasets are never returned, since each would reveal more of the judgments.
@@ -89,12 +89,12 @@ def scores_of_job(job: Job, entry: Entry | None, compare: bool) -> list[Score]:
     if job.seed and (job.dataset.hidden or is_held(entry)):
         return []
     if job.evaluation is None:
-        return scores_of_entry(entry, compare, job) if entry is not None else []
+        return entry_scores(entry, compare, job) if entry is not None else []
     baseline = _find_baseline(job.dataset.pk, comparison_group(job.evaluation), job.entry_id) if compare else NONE
     return _build_scores(published_scores(job.evaluation, job.dataset), baseline, job)
 
 
-def scores_of_entry(entry: Entry, compare: bool, job: Job | None = None) -> list[Score]:
+def entry_scores(entry: Entry, compare: bool, job: Job | None = None) -> list[Score]:
     """Return the published scores of an entry; for seed sets, the means with their deviations.
 
     For a withheld entry, these are its team's earlier scores. If `compare` is true, they are compared with the baseline
@@ -102,7 +102,7 @@ def scores_of_entry(entry: Entry, compare: bool, job: Job | None = None) -> list
     """
     if is_held(entry):
         shown_entry = best_shown_result(entry)
-        return scores_of_entry(shown_entry, compare) if shown_entry is not None else []
+        return entry_scores(shown_entry, compare) if shown_entry is not None else []
     baseline, word_pieces = NONE, None
     if compare:
         baseline = _find_baseline(entry.dataset_id, entry.comparison_group, entry.pk)

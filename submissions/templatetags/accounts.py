@@ -16,7 +16,7 @@ register.filter("awaits_approval", needs_approval)
 
 
 @register.simple_tag
-def mail_goes_where() -> str:
+def console_mail_note() -> str:
     """Return a sentence that emails are printed on the console if the site has no mail server, or an empty string.
 
     The sentence starts with a space.

@@ -82,11 +82,11 @@ def milliseconds(value: float) -> str:
 
 
 @register.filter
-def kind_of_model(name: str) -> str:
+def model_kind_name(name: str) -> str:
     return {kind.value: words for kind, words in KIND_NAMES.items()}.get(name, name)
 
 
 @register.filter
-def score_on(variant: ResultVariant, dataset: Dataset) -> str:
+def variant_score(variant: ResultVariant, dataset: Dataset) -> str:
     value = variant.score(dataset.primary_measure)
     return "–" if value is None else score(value)

@@ -289,12 +289,12 @@ def invitation(request: HttpRequest, secret: str) -> HttpResponse:
         else:
             messages.success(request, _("You are now a member of “{name}”.").format(name=offer.team.name))
             return redirect("team-manage", slug=offer.team.slug)
-    is_theirs = offer is not None and teams.is_invited(offer, person)
+    is_recipient = offer is not None and teams.is_invited(offer, person)
     context = {
         "section": "account",
-        "invitation": offer if is_theirs else None,
-        "for_another": offer is not None and not is_theirs,
-        "inviter": _display_name(offer.invited_by) if is_theirs and offer else "",
+        "invitation": offer if is_recipient else None,
+        "for_another": offer is not None and not is_recipient,
+        "inviter": _display_name(offer.invited_by) if is_recipient and offer else "",
         "refused": refusal,
     }
     status = 403 if context["for_another"] else 404 if offer is None else 400 if refusal else 200

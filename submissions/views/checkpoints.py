@@ -189,7 +189,7 @@ class ModelPage(SubmissionPage):
         rows = [(row, template(*texts), remarks(*texts)) for row, *texts in arguments]
         return [row for row in rows if row[0].description.get("prompts") or row[1]]
 
-    def kept_files(self, refused_names: Collection[str], *, store: bool) -> list[tuple[Upload, bool]]:
+    def stored_uploads(self, refused_names: Collection[str], *, store: bool) -> list[tuple[Upload, bool]]:
         """Return the user's complete uploads of archives, each with whether it is selected.
 
         If `store` is true, archives sent with the form are first stored as uploads, except refused ones.

@@ -80,7 +80,7 @@ def webhooks(request: HttpRequest, slug: str) -> HttpResponse:
     )
     if webhook is None:
         return _webhooks_page(request, team, status=status, form=form)
-    return _webhooks_page(request, team, new_secret=webhook.secret, of_webhook=webhook)
+    return _webhooks_page(request, team, new_secret=webhook.secret, changed_webhook=webhook)
 
 
 @personal_page("POST")
@@ -96,7 +96,7 @@ def change_webhook(request: HttpRequest, slug: str, identifier: int) -> HttpResp
         return redirect("webhooks", slug=slug)
     action = request.POST.get("action", "")
     if action == "rotate":
-        return _webhooks_page(request, team, new_secret=hooks.rotate_secret(webhook), of_webhook=webhook)
+        return _webhooks_page(request, team, new_secret=hooks.rotate_secret(webhook), changed_webhook=webhook)
     if action in _WEBHOOK_ACTIONS:
         act, message = _WEBHOOK_ACTIONS[action]
         act(webhook)

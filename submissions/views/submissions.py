@@ -227,7 +227,7 @@ def _save_description(request: HttpRequest, system: System, form: SystemForm) ->
         return False
     try:
         with acting(permissions.require_user(request), "description changed"):
-            records.update_system(system, form.fields_of_system(), seen_version=seen_version)
+            records.update_system(system, form.build_system_fields(), seen_version=seen_version)
     except records.NameTaken as error:
         form.add_error("name", f"{str(error)[0].upper()}{str(error)[1:]}.")
     except records.ConcurrentSystemChange as error:

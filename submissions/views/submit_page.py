@@ -148,7 +148,7 @@ class SubmissionPage:
     def submit(self) -> Submission:
         raise NotImplementedError
 
-    def kept_files(self, refused_names: Collection[str], *, store: bool) -> Any:
+    def stored_uploads(self, refused_names: Collection[str], *, store: bool) -> Any:
         """Return the user's uploads for the page.
 
         If `store` is true, files that were just sent are first stored as uploads, except refused ones.
@@ -232,7 +232,7 @@ class SubmissionPage:
 
     def submission_arguments(self) -> dict[str, Any]:
         """Return the arguments `system` and `options` of a submission. The forms must be valid."""
-        return {"system": self.system or self.system_form.fields_of_system(), "options": self.form.options()}
+        return {"system": self.system or self.system_form.build_system_fields(), "options": self.form.options()}
 
     def context(
         self, refusal: Refused | None = None, reports: Sequence[FileReport] = (), slow_down: int = 0
@@ -255,7 +255,7 @@ class SubmissionPage:
             "more_open": self._has_details(),
             "architecture": self.architecture,
             "team_form": self.team_form,
-            "kept": self.kept_files(refused_names, store=not slow_down) if self.person.is_authenticated else [],
+            "kept": self.stored_uploads(refused_names, store=not slow_down) if self.person.is_authenticated else [],
             "refusal": refusal,
             "reports": reports,
             "checked": bool(reports) and refusal is None,
@@ -386,7 +386,7 @@ class SubmitPage(SubmissionPage):
             "largest": describe_bytes(settings.UPLOAD_LIMIT_BYTES),
         }
 
-    def kept_files(self, refused_names: Collection[str], *, store: bool) -> list[dict[str, Any]]:
+    def stored_uploads(self, refused_names: Collection[str], *, store: bool) -> list[dict[str, Any]]:
         """Return the user's uploads, each with whether it is selected and its chosen or recognized dataset.
 
         If `store` is true, files that were just sent are first stored as uploads. Files with refused content are

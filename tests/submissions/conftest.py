@@ -42,7 +42,7 @@ def server_of_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def no_worker_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """What failed in an earlier test has no worker of a later one stand back."""
-    monkeypatch.setattr("submissions.jobs.runner._Failures.in_a_row", 0)
+    monkeypatch.setattr("submissions.jobs.runner._Failures.consecutive_failures", 0)
     monkeypatch.setattr("submissions.jobs.runner._Failures.paused_until", -math.inf)
 
 

@@ -379,7 +379,7 @@ def late_interaction(queries: Sequence[torch.Tensor], block: Block, mean: bool) 
 
 
 @torch.inference_mode()  # type: ignore[untyped-decorator]
-def late_interaction_of_each(query: torch.Tensor, block: Block, mean: bool) -> Floats:
+def late_interaction_scores(query: torch.Tensor, block: Block, mean: bool) -> Floats:
     """Return MaxSim of each document, multiplied separately, so that other documents do not affect the last bits."""
     vectors = torch.from_numpy(block.vectors).to(query.device).float()
     parts = (part.clone() @ query.T for part in torch.split(vectors, block.counts.tolist()))

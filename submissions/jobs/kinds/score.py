@@ -20,7 +20,7 @@ from evaluation.runs.answer_runs import read_answer_run
 from evaluation.runs.forms import trec_text
 from evaluation.runs.score import ScoredRun, check_run, score_run
 from evaluation.runs.similarity import RunFingerprints
-from evaluation.runs.top_documents import KEPT
+from evaluation.runs.top_documents import STORED_DEPTH
 from evaluation.verification.comparing import StatedResponses, verify
 from evaluation.verification.references import SlowAnswers
 from leaderboard.core.storage import deletion_lock
@@ -166,7 +166,7 @@ def _score(
     may_be_empty: bool = False,
 ) -> ScoredRun:
     """Score a run in any format without verification, with its top documents if judgments are open."""
-    target, first_documents = scoring_target(qrels.version, qrels=qrels), 0 if dataset.hidden else KEPT
+    target, first_documents = scoring_target(qrels.version, qrels=qrels), 0 if dataset.hidden else STORED_DEPTH
     return score_run(
         run,
         target,

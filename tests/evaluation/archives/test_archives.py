@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.archives.zip import ZipPolicy, is_zip, open_archive, without_companions
+from evaluation.archives.zip import ZipPolicy, drop_companions, is_zip, open_archive
 from evaluation.core.problems import InvalidContent, Problem
 from tests.fuzz.bombs import BOMBS, zip_of
 
@@ -82,8 +82,8 @@ def test_backslashes_of_windows_stand_between_folders(tmp_path: Path) -> None:
 
 def test_descriptions_beside_other_files_are_told_by_their_names() -> None:
     names = ["README.md", "runs/LICENSE", "readme_first.txt", "CITATION.cff", "nfcorpus.txt", "licensed.txt"]
-    assert without_companions(names) == ("nfcorpus.txt", "licensed.txt")
-    assert without_companions(["readme.txt"]) == ("readme.txt",)
+    assert drop_companions(names) == ("nfcorpus.txt", "licensed.txt")
+    assert drop_companions(["readme.txt"]) == ("readme.txt",)
 
 
 def test_companions_of_other_files_are_told_by_their_extensions() -> None:
@@ -102,8 +102,8 @@ def test_companions_of_other_files_are_told_by_their_extensions() -> None:
         "sh.csv",
         "d.jsonl",
     )
-    assert without_companions([*companions, *runs]) == runs
-    assert without_companions(companions) == companions
+    assert drop_companions([*companions, *runs]) == runs
+    assert drop_companions(companions) == companions
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.collections.excerpts import KEPT_CHARACTERS, DocumentTexts, write_document_texts
+from evaluation.collections.excerpts import EXCERPT_CHARACTERS, DocumentTexts, write_document_texts
 from evaluation.core.order import trec_order
 from evaluation.judgements.qrels import Qrels
 from evaluation.runs.score import ScoringTarget, score_run
 from evaluation.runs.top_documents import (
-    KEPT,
+    STORED_DEPTH,
     TopDocuments,
     displayed_documents,
     sort_by_query,
@@ -41,7 +41,7 @@ def test_the_first_documents_are_those_of_trec_eval_whatever_the_order_of_lines(
     top = _top(tmp_path, "# a comment\n" + "\n".join(lines))
     for query, scores in judged.items():
         ids = list(scores)
-        wanted = [ids[place] for place in trec_order(ids, list(scores.values()))][:KEPT]
+        wanted = [ids[place] for place in trec_order(ids, list(scores.values()))][:STORED_DEPTH]
         assert top.get_documents(query) == wanted
     assert top.get_documents("nobody") == top.get_documents("") == top.get_documents("zzz") == []
     assert {query for query, _ in top} == set(judged)
@@ -63,11 +63,11 @@ def test_scoring_a_run_finds_the_first_documents_of_the_dataset_s_queries(tmp_pa
             generator.shuffle(lines)
         path = tmp_path / order
         path.write_text("\n".join(lines))
-        scored = score_run(path, target, ["RR"], first_documents=KEPT)
+        scored = score_run(path, target, ["RR"], first_documents=STORED_DEPTH)
         (tmp_path / "top").write_bytes(sort_by_query(scored.first_documents))
         found = dict(TopDocuments(tmp_path / "top"))
         assert found == {
-            query: [names[place] for place in trec_order(names, [run[query][name] for name in names])][:KEPT]
+            query: [names[place] for place in trec_order(names, [run[query][name] for name in names])][:STORED_DEPTH]
             for query in queries
         }
     assert score_run(path, target, ["RR"]).first_documents == b""
@@ -103,7 +103,7 @@ def test_documents_are_found_by_id_with_title_and_beginning(tmp_path: Path, comp
     assert set(found) == {"d0", "d899", "d5"}
     assert found["d5"] == ("Title 5", "words of 5 xxxxx", False)
     assert found["d899"].cut
-    assert len(found["d899"].text) <= KEPT_CHARACTERS
+    assert len(found["d899"].text) <= EXCERPT_CHARACTERS
 
 
 def test_an_empty_corpus_and_another_file(tmp_path: Path) -> None:
