@@ -259,8 +259,9 @@ def _entry_item(
     if entry.visibility == Entry.Visibility.WITHDRAWN:
         note, new_best = "; ".join(part for part in (note, "later withdrawn") if part), False
     measure = change.dataset.primary_measure
-    is_better = new_best and board_statements[change.dataset_id].for_entry(entry.pk, measure).better is True
-    return _change_item(change, "New result", note, entry, new_best=new_best, significant=is_better)
+    test = board_statements[change.dataset_id].for_entry(entry.pk, measure)
+    is_significant = bool(new_best and test.better and not test.is_lost_by_correction)
+    return _change_item(change, "New result", note, entry, new_best=new_best, significant=is_significant)
 
 
 def _result_note(result: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
@@ -309,8 +310,7 @@ def _reported_items(times: Sequence[datetime.datetime]) -> dict[datetime.datetim
                 f"dataset{'s' * (datasets != 1)}"
             )
             key = f"{rows[0][1]}-{source['entry__source__key']}"
-            label = "Reported figures"
-            items_by_time[time].append(Item(key, time, Kind.REPORTED.value, label, "", "", "", "", note))
+            items_by_time[time].append(Item(key, time, Kind.REPORTED.value, "Reported figures", "", "", "", "", note))
     return items_by_time
 
 

@@ -40,7 +40,7 @@ from leaderboard.core.text.dates import format_day
 from leaderboard.core.text.numbers import DECIMALS, MINUS, format_quantity, signed_percent
 from leaderboard.models import REFERENCE_TYPES, Entry
 from leaderboard.results.board_rows.entry_rows import GONE, REPORTED, SCORED, STALE
-from leaderboard.results.significance.statements import BoardStatements, differs
+from leaderboard.results.significance.statements import BoardStatements, differs, lost_class
 
 #: Spaces as wide as a digit and as a decimal point, which align 0.123, 0.1234, and 12.
 FIGURE_SPACE = "\u2007"
@@ -279,32 +279,32 @@ class ColumnWriter:
         return self._differences(texts, repeat(""))
 
     def _differences(self, texts: list[str], paddings: Iterable[str]) -> ColumnHtml:
-        """Return signed differences, with a class for significantly better or worse ones and gray for all others.
+        """Return signed differences, with the class of their outcome if they are significant, and gray otherwise.
 
         Better is not the same as positive for measures such as Hole@10. Worse scores on hidden judgments are not
         tested, so they are not gray.
         """
         higher_is_better, gray = self.column.better != "lower", ' class="ns"'
-        plus, minus = (' class="up"', ' class="down"') if higher_is_better else (' class="down"', ' class="up"')
         signed_texts = [
             text.replace("-", MINUS) if value else text.replace("+", "±")
             for value, text in zip(self.values, texts, strict=True)
         ]
         board, untested_gray = self.board, gray
+        tests = [cell.certainty for cell in self.cells]
+        significances = [differs(test) for test in tests]
         if self.column.key in (DELTA, RELATIVE):
-            significances = [row.differs for row in board.rows]
+            tests, significances = [row.certainty for row in board.rows], [row.differs for row in board.rows]
             untested_gray = gray if board.statements.least_difference(board.measure) is None else ' class="untested"'
-        else:
-            significances = [differs(cell.certainty) for cell in self.cells]
 
-        def css_class(value: Value, is_significant: bool) -> str:
+        def css_class(value: Value, is_significant: bool, lost: str) -> str:
             if not value or isinstance(value, str):
                 return gray
+            is_better = (value > 0) == higher_is_better
             if is_significant:
-                return plus if value > 0 else minus
-            return untested_gray if (value < 0) == higher_is_better else gray
+                return f' class="{"up" if is_better else "down"}{lost}"'
+            return gray if is_better else untested_gray
 
-        return ColumnHtml(signed_texts, list(map(css_class, self.values, significances)), paddings)
+        return ColumnHtml(signed_texts, map(css_class, self.values, significances, map(lost_class, tests)), paddings)
 
     def plain_numbers(self) -> ColumnHtml:
         """Return numbers with the column's decimals, by default as many as the values need, at most four."""

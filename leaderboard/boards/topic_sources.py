@@ -10,7 +10,7 @@ from leaderboard.boards.forest import MAX_ROWS, ForestRow, draw_forest
 from leaderboard.core.text.dates import format_day
 from leaderboard.core.text.numbers import format_value, signed
 from leaderboard.models import Dataset, Entry, System, TopicBatch, TopicSource
-from leaderboard.results.significance.statements import Gap, Twins, present_results, statements, with_gaps
+from leaderboard.results.significance.statements import Gap, Twins, lost_class, present_results, statements, with_gaps
 
 
 class BatchResult(NamedTuple):
@@ -63,9 +63,9 @@ def _build_rows(batches: Mapping[Any, TopicBatch], hidden: TopicBatch | None) ->
             gain = signed(gains[entry].value, 3) if entry in gains else ""
             gap = boards[pk].gaps.get(entry) if not batches[pk].is_hidden else None
             score = format_value(scores[entry].get(measures[pk]), 3)
-            statement = boards[pk].for_entry(entry, measures[pk])
-            direction = "up" if statement.better else "down" if statement.worse else "muted"
-            cells.setdefault(key, {})[pk] = BatchResult(score, gain, direction, gap, gap_texts(gap))
+            test = boards[pk].for_entry(entry, measures[pk])
+            direction = "up" if test.better else "down" if test.worse else "muted"
+            cells.setdefault(key, {})[pk] = BatchResult(score, gain, direction + lost_class(test), gap, gap_texts(gap))
     systems = System.objects.in_bulk({system for system, _ in cells})
     return [
         SystemRow(

@@ -19,7 +19,7 @@ from leaderboard.datasets import lists
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, DatasetQuerySet
 from leaderboard.results.board_rows.entry_rows import REPORTED
 from leaderboard.results.board_rows.rows import CHANGED_AT, BoardRows, matches_source
-from leaderboard.results.significance.statements import statements
+from leaderboard.results.significance.statements import lost_class, statements
 from leaderboard.results.significance.types import BoardCertainty
 
 
@@ -56,11 +56,11 @@ class BoardCard:
 
     @property
     def direction(self) -> str:
-        """CSS class of the difference, empty unless it is significant after correction."""
+        """CSS class of the difference, empty unless it is significant."""
         summary = self.board.summary
-        if summary is None or summary.baseline_tied or summary.statement.is_lost_by_correction:
+        if summary is None or summary.baseline_tied or not summary.statement.better:
             return ""
-        return direction(summary.relative, self.board.measure) if summary.statement.better else ""
+        return direction(summary.relative, self.board.measure) + lost_class(summary.statement)
 
     @property
     def significance(self) -> str:

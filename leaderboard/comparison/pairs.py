@@ -206,7 +206,8 @@ def _affordable_resamples(queries: int) -> int:
 class SlicedCell(NamedTuple):
     """A system's score over a slice, and its difference from the first system with a 95% interval, as texts.
 
-    `direction` is the CSS class of a difference whose interval excludes 0, and empty for others.
+    `direction` is the CSS class of a difference whose interval excludes 0, and empty for others. It has an outline,
+    because intervals are not corrected.
     """
 
     system: str
@@ -246,7 +247,7 @@ def _sliced_cells(
     for entry, mean, ends in zip(entries, means, bounds, strict=True):
         difference = mean - means[0]
         interval = " to ".join(numbers.signed(end, numbers.DECIMALS) for end in ends or ())
-        direction = numbers.direction(difference, measure) if ends and ends[0] * ends[1] > 0 else ""
+        direction = f"{numbers.direction(difference, measure)} is-lost" if ends and ends[0] * ends[1] > 0 else ""
         score = numbers.format_value(mean, numbers.DECIMALS)
         cells.append(
             SlicedCell(entry.system.name, score, numbers.signed(difference, numbers.DECIMALS), interval, direction)

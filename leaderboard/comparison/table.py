@@ -56,10 +56,11 @@ class ComparedCell:
     @property
     def text(self) -> dict[str, Any]:
         """Formatted values for the page and the exports."""
+        lost = " is-lost" if self.corrected is not None and self.corrected.p >= ALPHA else ""
         return {
             "value": numbers.format_value(self.value, numbers.DECIMALS),
             "delta": numbers.signed(self.delta and round(self.delta, numbers.DECIMALS), numbers.DECIMALS),
-            "direction": self.direction if self.is_significant else "ns",
+            "direction": f"{self.direction}{lost}" if self.is_significant else "ns",
             "p": "—" if self.tested is None else format_p_value(self.tested.p),
             "corrected": "" if self.corrected is None else self.corrected.text,
             "spread": self.spread,

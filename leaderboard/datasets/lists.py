@@ -127,7 +127,6 @@ def recent_results(entries: QuerySet[Entry], limit: int) -> list[dict[str, Any]]
                 "value": numbers.format_value(value, numbers.DECIMALS),
                 "delta": numbers.signed(delta, numbers.DECIMALS),
                 "relative": numbers.signed(numbers.relative_difference(value, baseline_value), 1, percent=True),
-                "direction": numbers.direction(delta, measure),
                 "baseline": baseline.name,
                 "published": row["published"][:10],
                 **{name: row[name] for name in ("configuration", "provenance", "is_baseline")},

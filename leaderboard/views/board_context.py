@@ -44,7 +44,8 @@ VIEW_LABELS = dict(zip(VIEWS, ("Score", "Δ", "Δ in %", "Rank"), strict=True))
 
 
 #: HTML of marks that the legend explains if they occur.
-_MARKS = {"up": 'class="up"', "down": 'class="down"', "star": "<sup>*</sup>", "bar": "is-tied", "line": "is-separable"}
+_MARKS = {"up": 'class="up"', "down": 'class="down"', "lost": "is-lost", "star": "<sup>*</sup>"}
+_MARKS |= {"bar": "is-tied", "line": "is-separable"}
 
 
 class Choice(NamedTuple):

@@ -34,6 +34,7 @@ from leaderboard.results.significance.statements import (
     BoardStatements,
     Gap,
     differs,
+    lost_class,
     statements,
 )
 from leaderboard.results.significance.types import EntryCertainty
@@ -312,7 +313,7 @@ class Result(NamedTuple):
             "best": numbers.format_value(self.best, numbers.DECIMALS),
             "delta": numbers.signed(self.delta, numbers.DECIMALS),
             "relative": numbers.signed(self.relative, 1, percent=True),
-            "direction": self._direction(),
+            "direction": self.direction,
             "word_pieces": numbers.format_value(self.word_pieces, numbers.DECIMALS),
             "word_pieces_delta": numbers.signed(self.word_pieces_delta, numbers.DECIMALS),
             "word_pieces_relative": numbers.signed(self.word_pieces_relative, 1, percent=True),
@@ -321,15 +322,16 @@ class Result(NamedTuple):
             **self._certainty_texts(),
         }
 
-    def _direction(self) -> str:
-        """Return `up` or `down` if it differs significantly from the baseline, else `ns`.
+    @property
+    def direction(self) -> str:
+        """CSS class of the difference from the baseline: that of a significant outcome, or `ns`.
 
         A worse score is `untested` if only better scores are tested, as on hidden judgments.
         """
         direction = numbers.direction(self.delta, self.measure)
         is_untested = self.better_than_baseline is False and self.certainty is None and direction == "down"
         is_significant = self.better_than_baseline or differs(self.certainty)
-        return direction if is_significant else "untested" if is_untested else "ns"
+        return direction + lost_class(self.certainty) if is_significant else "untested" if is_untested else "ns"
 
     def _latency_text(self) -> str:
         """Return the newest mean latency of whole searches in milliseconds, marked if doubtful; empty if unknown."""

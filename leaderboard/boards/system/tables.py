@@ -33,19 +33,18 @@ def headline(results: Sequence[Result]) -> dict[str, Any]:
     """Return the context of the page's headline: ranked results, and the numbers of leads and of gains.
 
     `few` has the ranked results, or none if there are more than three. Gains are over the baseline, and `better` counts
-    the significant ones.
+    those that are significant after correction.
     """
     ranked_results = [result for result in results if result.rank]
     compared_results = [result for result in ranked_results if result.delta is not None and not result.is_baseline]
-    test_outcomes = [result.better_than_baseline for result in compared_results]
     return {
         "ranked": len(ranked_results),
         "few": ranked_results if len(ranked_results) <= MAX_HIGHLIGHTED else [],
         "first": sum(result.rank == 1 for result in ranked_results),
         "compared": len(compared_results),
         "ahead": sum(numbers.direction(result.delta, result.measure) == "up" for result in compared_results),
-        "tested": len(test_outcomes) - test_outcomes.count(None),
-        "better": test_outcomes.count(True),
+        "tested": sum(result.better_than_baseline is not None for result in compared_results),
+        "better": sum(result.direction == "up" for result in compared_results),
     }
 
 
@@ -58,7 +57,8 @@ def draw_differences(results: Sequence[Result], baseline: str) -> SafeString:
             f"{result.dataset}, {result.configuration}" if result.configuration else result.dataset,
             result.delta or 0.0,
             result.certainty and result.certainty.delta_interval,
-            "untested" if result.better_than_baseline is None else roles.get(result.text["direction"], "ns"),
+            "untested" if result.better_than_baseline is None else roles.get(result.direction, "ns"),
+            is_lost="is-lost" in result.direction,
         )
         for result in compared_results
     ]

@@ -70,15 +70,16 @@ class RankedDocument(NamedTuple):
 
 
 class QueryRanking(NamedTuple):
-    """A system's value and ranking for the query; `documents` is None if its run is not prepared for pages."""
+    """A system's value and ranking for the query; `documents` is None if its run is not prepared for pages.
+
+    `delta` is the difference from the first system, empty if there is none.
+    """
 
     system: str
     slug: str
     configuration: str
-    is_baseline: bool
     value: str
     delta: str
-    direction: str
     seeds: int
     documents: list[RankedDocument] | None = None
     response: ShownResponse | None = None
@@ -176,10 +177,8 @@ def _rankings(selected_entries: Sequence[Entry], measure: str, row: int) -> list
             system=entry.system.name,
             slug=entry.system.slug,
             configuration=", ".join(filter(None, [entry.configuration, _(REFERENCE_TYPES.get(entry.run_type, ""))])),
-            is_baseline=entry.is_baseline,
             value=numbers.format_value(value, 3),
-            delta="" if delta is None else numbers.signed(delta, 3),
-            direction=numbers.direction(delta, measure),
+            delta=numbers.signed(delta, 3) if delta else "",
             seeds=entry.seed_count,
         )
         for entry, value, delta in zip(selected_entries, values, deltas, strict=True)

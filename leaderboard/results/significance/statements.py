@@ -260,6 +260,11 @@ def differs(certainty: EntryCertainty | None) -> bool:
     return certainty is not None and certainty.p_baseline is not None and certainty.p_baseline < ALPHA
 
 
+def lost_class(test: EntryCertainty | Statement | None) -> str:
+    """Return the additional CSS class of a difference that is significant only before correction, empty for others."""
+    return " is-lost" if test is not None and test.is_lost_by_correction else ""
+
+
 class Twins(NamedTuple):
     """Ids of two datasets over one corpus, with their common primary measure (empty if they differ)."""
 

@@ -350,8 +350,10 @@ def test_an_open_board_colours_what_its_intervals_show(client: Client) -> None:
         "First": "up", "Second": "up", "Little": "ns", "Last": "down",
     }  # fmt: skip
     key = re.sub(r"<[^>]+>", "", page[page.index('class="board-key"') : page.index("</dl>")])
-    assert "gray not significant. Each system is tested alone" in one_line(key)
-    assert "* also significant after Holm correction for all 4 comparisons with BM25." in one_line(key)
+    assert "green significantly better than BM25, after correction." in one_line(key)
+    assert "gray not significant." in one_line(key)
+    assert "outlined" not in key
+    assert "* significant after Holm correction for all 4 comparisons with BM25." in one_line(key)
     assert "‡" not in key, "only marks that occur"
     marked = re.findall(r'<td class="(up|down|ns)">[^<]*<sup>\*</sup>', page)
     board = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()

@@ -18,6 +18,7 @@ from leaderboard.core.text.numbers import signed
 from leaderboard.models import Dataset, Entry, Qrels, System
 from leaderboard.results.reported_facts import COST_UNIT, make_figure
 from leaderboard.results.significance.statements import Statement, statements
+from leaderboard.results.significance.types import EntryCertainty
 from leaderboard.systems.challenges import raise_challenge, retract_challenge
 from tests.factories import make_user
 from tests.leaderboard.boards.test_boards_cached import benchmark_of
@@ -469,7 +470,7 @@ def test_the_first_screen_draws_differences_from_the_baseline(client: Client) ->
 def test_an_interval_that_is_significant_only_uncorrected_is_dashed_and_in_the_key() -> None:
     rows = [ForestRow("First", 0.2, (0.1, 0.3), "best"), ForestRow("Second", 0.1, (0.01, 0.2), "other", is_lost=True)]
     plot = draw_forest(rows, "nDCG@10", "BM25")
-    assert re.findall(r'<g class="(.*?)">', plot) == ["interval", "interval is-lost"]
+    assert re.findall(r'<g class="(.*?)">', plot) == ["interval", "interval is-dashed"]
     assert "only before Holm correction" in plot
     assert "only before" not in draw_forest(rows[:1], "nDCG@10", "BM25")
 
@@ -529,13 +530,19 @@ def test_a_board_without_results_says_nothing(client: Client) -> None:
     assert 'id="verdict"' not in client.get(f"/datasets/{dataset.slug}/").content.decode()
 
 
-def test_more_than_twenty_comparisons_say_how_many_chance_colours(client: Client) -> None:
+def test_more_than_twenty_comparisons_say_how_many_chance_outlines(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EntryCertainty, "is_lost_by_correction", property(lambda self: True))
     small, large = make_board(), tested(BM25=0.4, **{f"System {n}": 0.3 + n / 200 for n in range(21)})
     compute_certainty(small)
-    said = "If all 21 systems were equal, about 1 of them would be colored by chance."
+    said = "If all 21 systems were equal, about 1 of them would be outlined by chance."
     assert said in client.get(f"/datasets/{large.slug}/").content.decode()
-    assert said in client.get(f"/datasets/{large.slug}/?q=20").content.decode(), "of the whole board"
-    assert "colored by chance" not in client.get(f"/datasets/{small.slug}/").content.decode()
+    assert said in client.get(f"/datasets/{large.slug}/?q=3").content.decode(), "of the whole board"
+    page = client.get(f"/datasets/{small.slug}/").content.decode()
+    assert "outlined by chance" not in page
+    assert 'class="up is-lost"' in page
+    assert "significant only before correction, when the system is tested alone." in one_line(page)
 
 
 def test_the_legend_of_an_open_board_with_one_row_left_has_no_empty_number(client: Client) -> None:
