@@ -13,7 +13,7 @@ from django.utils.translation import ngettext
 from leaderboard.boards import pages
 from leaderboard.boards.model import Block, Board, Member
 from leaderboard.boards.state import BoardState
-from leaderboard.boards.wording import ranking_source, significance_word
+from leaderboard.boards.wording import p_text, ranking_source, significance_word
 from leaderboard.core.text.numbers import direction, format_value, signed_percent
 from leaderboard.datasets import lists
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, DatasetQuerySet
@@ -64,11 +64,16 @@ class BoardCard:
 
     @property
     def significance(self) -> str:
-        """Whether the difference is significant, or that it is not tested; empty without a difference."""
+        """Whether the difference is significant, or that it is not tested; empty without a difference.
+
+        It includes the corrected p-value if it is known and decides.
+        """
         if self.board.summary is None or not self.delta:
             return ""
         statement = self.board.summary.statement
-        return _("not tested") if statement.better is None else significance_word(statement)
+        word = _("not tested") if statement.better is None else significance_word(statement)
+        p = None if statement.is_kept_by_pairs else statement.p_corrected
+        return word if p is None else f"{word}, p {p_text(p)}"
 
     @property
     def judgements(self) -> str:

@@ -21,7 +21,7 @@ from leaderboard.results.significance.types import EntryCertainty
 
 _BAND = {"fillcolor": "var(--tint-strong)", "line_width": 0, "layer": "below"}
 #: Maximum number of systems side by side, and the number shown by default.
-MAX_SYSTEMS, DEFAULT_SYSTEMS = 4, 2
+MAX_SYSTEMS = 4
 NOTHING_TO_COMPARE = "No system of this view can be compared with a baseline of its own source and version."
 
 
@@ -35,13 +35,10 @@ def has_differences(board: Board) -> bool:
 
 
 def build(request: FigureRequest) -> Plot:
-    """Draw differences from the baseline: all systems on a dataset, or a few systems on a benchmark's datasets."""
-    if request.benchmark:
+    """Draw differences from the baseline: of all systems, or of selected systems on each dataset of a benchmark."""
+    if request.benchmark and (request.systems or request.state.pins or request.board().column(DELTA) is None):
         return _benchmark_differences(request)
-    board = request.board()
-    if board.column(DELTA) is None:
-        return Plot.empty(NOTHING_TO_COMPARE)
-    return _system_differences(board, DELTA, is_filtered=request.state.filtered)
+    return _system_differences(request.board(), DELTA, is_filtered=request.state.filtered)
 
 
 class _Style(NamedTuple):
@@ -141,11 +138,11 @@ def _system_differences(board: Board, column: str, *, is_filtered: bool) -> Plot
     kind = "that are reported and not tested"
     reported, reported_notes = drawing.limit_bars(blocks[1], "best differences", kind, drawing.MAX_BARS // 2)
     rows, differences = zip(*tested, *reported, strict=True)
-    caption = (
-        f"Difference in {board.measure} on {drawing.inline_title(board)} between each system and {board.baseline}."
-    )
+    measure = f"mean {board.measure}" if board.views and column == DELTA else board.measure
+    caption = f"Difference in {measure} on {drawing.inline_title(board)} between each system and {board.baseline}."
+    pin_note = [_("Pin systems on the board to show their differences on each dataset.")] if board.views else []
     subject, series = _board_subject(board, rows, caption), _Series(f"Δ {board.measure}", differences)
-    plot = _draw(subject, ("System", drawing.distinct_names(rows)), [series], [*notes, *reported_notes])
+    plot = _draw(subject, ("System", drawing.distinct_names(rows)), [series], [*notes, *reported_notes, *pin_note])
     return plot if is_filtered or notes else replace(plot, finding=_finding(board.baseline, differences))
 
 
@@ -173,9 +170,9 @@ def _read_difference(board: Board, row: Row, column: str, link: str = "") -> _Di
 
 
 def _benchmark_differences(request: FigureRequest) -> Plot:
-    """Draw the differences of a few systems on each dataset, largest first for the first system.
+    """Draw the differences of the selected systems on each dataset, largest first for the first system.
 
-    The selected systems are drawn, by default the first ones. If only one dataset is visible, all systems are drawn.
+    If only one dataset is visible, all systems are drawn.
     """
     page = request.benchmark_in_view("delta")
     board, datasets = page.board, drawing.visible_datasets(page, counted_only=False)
@@ -186,10 +183,10 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
         row
         for row in drawing.comparable_rows(board)
         if not row.entry.is_baseline
-        and (not slugs or row.entry.slug in slugs)
+        and row.entry.slug in slugs
         and any(drawing.value(row, dataset.slug) is not None for dataset in datasets)
     ]
-    rows = drawing.select_rows(rows, slugs, MAX_SYSTEMS if slugs else DEFAULT_SYSTEMS)
+    rows = drawing.select_rows(rows, slugs, MAX_SYSTEMS)
     if not rows:
         return Plot.empty(NOTHING_TO_COMPARE)
     datasets = [dataset for dataset in datasets if any(drawing.value(row, dataset.slug) is not None for row in rows)]
@@ -209,10 +206,11 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
         f"for {joined_names}."
     )
     subject = _board_subject(board, rows, caption, f"{', '.join(names)}: ")
-    notes = [] if slugs else ["The first systems of the board. Pin others on the board to show them instead."]
-    for dataset in datasets:
-        if (measure := dataset.measure(board.measure)) != board.measure:
-            notes.append(f"{dataset.facts.name} shows {measure} instead of {board.measure}.")
+    notes = [
+        f"{dataset.facts.name} shows {measure} instead of {board.measure}."
+        for dataset in datasets
+        if (measure := dataset.measure(board.measure)) != board.measure
+    ]
     return _draw(subject, ("Dataset", [dataset.facts.name for dataset in datasets]), series, notes)
 
 

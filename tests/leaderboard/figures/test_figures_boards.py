@@ -133,6 +133,9 @@ def test_differences_are_to_the_baseline_of_the_same_source() -> None:
     assert plot.data[0]["x"] == column(plot, "system")
     assert plot.data[0]["text"] == ["+0.300", "−0.100"]
     assert column(drawn("deltas", f"dataset={first.slug}"), "System") == ["system"]
+    means = drawn("deltas", "benchmark=all")
+    assert [row[:2] for row in means.table.rows] == [("system", pytest.approx(0.1))]
+    assert means.notes == ["Pin systems on the board to show their differences on each dataset."]
 
 
 def test_stale_results_are_in_no_figure() -> None:
