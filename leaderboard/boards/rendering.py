@@ -64,8 +64,8 @@ BLOCKS = {
 BAR_STEPS = 1000
 #: Maximum number of reported rows per section before the rest is folded. board.css repeats it (`nth-child(n + 11)`).
 SHOWN_REPORTED = 10
-#: Number of rows before the figure on phones.
-FIGURE_AFTER = 5
+#: Number of rows before the figure on phones, and the minimum number after it; fewer remaining rows come before it.
+FIGURE_AFTER, MIN_ROWS_AFTER_FIGURE = 5, 4
 
 #: Cell of columns in which no row has more than a value.
 EMPTY_CELL = Cell()
@@ -81,7 +81,7 @@ def render_rows(
     may_pin: bool = False,
     exact: bool = False,
 ) -> SafeString:
-    """Return all rows as HTML, with a `<tbody>` per block, and the figure as a row after the first five.
+    """Return all rows as HTML, with a `<tbody>` per block, and the figure as a row between them.
 
     `widths` are those of `spread_widths`. `unpin` has, by slug of a pinned system, the URL of the view without
     its pin. `may_pin` adds a pin button to other rows. Scores have three decimals unless `exact`.
@@ -109,8 +109,9 @@ def render_rows(
     first_cells += [heads.write(row, heads.pin_button(row) if may_pin else "") for row in other_rows]
     rows = list(map("".join, zip(first_cells, *columns, strict=True)))
     if board.summary and (figure := board.summary.forest_plot):
-        if (shown := min(FIGURE_AFTER, len(rows))) < len(rows):
-            remaining = ngettext("%d more row follows", "%d more rows follow", len(rows) - shown) % (len(rows) - shown)
+        shown = FIGURE_AFTER if len(rows) >= FIGURE_AFTER + MIN_ROWS_AFTER_FIGURE else len(rows)
+        if shown < len(rows):
+            remaining = _("%d more rows follow") % (len(rows) - shown)
             figure += format_html('<p class="figure-next">{} <span aria-hidden="true">↓</span></p>', remaining)
         rows[shown - 1] += f'</tr>\n<tr class="figure-row"><td colspan="{len(board.shown) + 1}">{figure}</td>'
     return mark_safe("".join(_block_bodies(board, rows)))  # noqa: S308
@@ -342,8 +343,7 @@ class ColumnWriter:
         key, html_by_value = self.column.key, {value: escape(str(value or "")) for value in set(self.values)}
         if key == "provenance":
             for value in html_by_value:
-                names = filter(None, str(value or "").split(", "))
-                html_by_value[value] = " ".join(map(provenance_badge, names))
+                html_by_value[value] = " ".join(map(provenance_badge, filter(None, str(value or "").split(", "))))
         elif self.column.kind == "date":
             html_by_value = {value: format_day(str(value)) if value else "" for value in html_by_value}
         elif key == "submission":

@@ -99,7 +99,7 @@ def _mean_traces(
             marker=marker,
         )
 
-    traces = [trace("other systems", other_systems, color=drawing.GREY, size=8, opacity=0.5)] if other_systems else []
+    traces = [trace("other systems", other_systems, color=drawing.GREY, size=8, opacity=0.8)] if other_systems else []
     for number in baselines:
         line = {"color": drawing.INK, "width": 3}
         traces.append(trace(names[number], [number], color=drawing.INK, symbol="line-ns-open", size=16, line=line))
@@ -180,8 +180,8 @@ def build_wins(request: FigureRequest) -> Plot:
     wins, ties, losses = map(list, zip(*(win_count[1:] for win_count in shown_counts), strict=True))
     return Plot(
         data=[
-            _count_bars("Losses", names, losses, drawing.PURPLE, sign=-1),
-            _count_bars("Wins", names, wins, drawing.BLUE),
+            _count_bars("Losses", names, losses, drawing.WORSE, sign=-1),
+            _count_bars("Wins", names, wins, drawing.BETTER),
             *([_count_bars("Ties", names, ties, drawing.GREY)] if any(ties) else []),
         ],
         layout=drawing.bar_layout(

@@ -113,8 +113,8 @@ def _format_quantity(number: float) -> str:
 INK = "var(--ink)"
 MUTED_INK = "var(--ink-soft)"
 PAPER = "var(--paper)"
-#: Better and worse, as on the boards; always combined with a sign.
-BETTER, WORSE = "var(--up)", "var(--down)"
+#: Better and worse, also wins and losses, in the hues of the boards; always combined with a sign.
+BETTER, WORSE = "var(--figure-better)", "var(--figure-worse)"
 
 BLUE = "var(--figure-blue)"
 ORANGE = "var(--figure-orange)"

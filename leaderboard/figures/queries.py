@@ -21,7 +21,7 @@ from leaderboard.comparison.queries.collection import (
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
 from leaderboard.figures import drawing
-from leaderboard.figures.drawing import BLUE, GREY, INK, PURPLE, area_trace, go, line_trace
+from leaderboard.figures.drawing import BETTER, BLUE, GREY, INK, WORSE, area_trace, go, line_trace
 from leaderboard.figures.model import Figure, FigureRequest, Plot, SubjectNotFound, Table
 from leaderboard.models import Dataset, Visibility
 from leaderboard.results.board_rows.entry_rows import SCORED
@@ -258,7 +258,7 @@ def build_differences(request: FigureRequest) -> Plot:
     pair = compare_by_query(collection, entries, measure)
     if pair is None:
         return Plot.empty(f"One of the two systems has no {measure} values by query.")
-    first, second = (entry.system.name for entry in entries)
+    (first, second), result = (entry.system.name for entry in entries), pair.result
     sorted_queries = np.argsort(-pair.differences, kind="stable")
     places = np.flatnonzero(pair.differences[sorted_queries] if pair.differences.any() else sorted_queries >= 0)
     positions, notes = _evenly_spaced(len(places))
@@ -267,7 +267,6 @@ def build_differences(request: FigureRequest) -> Plot:
     rows = sorted_queries[places[positions]].tolist()
     names = [collection.judgements.query_ids[row] for row in rows]
     differences, ranks = pair.differences[rows].tolist(), (places[positions] + 1).tolist()
-    result = pair.result
     labels, links = _labels_and_links(collection, names)
     options: dict[str, Any] = {"customdata": [label[:80] for label in labels], "meta": {"links": links}}
     texts = [numbers.signed(value, 3) for value in differences] if len(rows) <= MAX_NAMES else None
@@ -293,7 +292,8 @@ def build_differences(request: FigureRequest) -> Plot:
             ("Query", names), ("Place", ranks, "d"), (f"Δ {measure}", differences, "+.4f"), links=links
         ),
         caption=f"{measure} of {second} minus that of {first} on each of the {len(sorted_queries):,} judged queries of "
-        f"{dataset.name}: {result.wins:,} won by {second}, {result.ties:,} tied, {result.losses:,} lost.",
+        f"{dataset.name}: {result.wins:,} won by {second} (green), {result.ties:,} tied, {result.losses:,} lost "
+        "(orange). Single queries are not tested. Point at a bar to see its query.",
         subtitle=f"{dataset.name}, {measure}: {second} minus {first}",
         notes=notes,
     )
@@ -356,7 +356,7 @@ def _bars(
     differences: Sequence[float], ranks: Sequence[int], measure: str, *, orientation: str = "v", **options: Any
 ) -> go.Bar:
     """Return bars colored by the sign and the measure's direction. Single queries are not tested."""
-    colors = [BLUE if (value > 0) != (better(measure) == "lower") else PURPLE for value in differences]
+    colors = [BETTER if (value > 0) != (better(measure) == "lower") else WORSE for value in differences]
     lengths = [round(value, 6) for value in differences]
     x, y = (lengths, ranks) if orientation == "h" else (ranks, lengths)
     return go.Bar(x=x, y=y, orientation=orientation, marker={"color": colors, "line_width": 0}, **options)

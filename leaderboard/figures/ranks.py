@@ -107,9 +107,9 @@ def _range_bars(ranked_rows: Sequence[_RankedRow], names: Sequence[str], texts: 
         x=[round(ranked.high - ranked.low + 0.6, 1) for ranked in ranked_rows],
         customdata=list(texts),
         hovertemplate="%{y}<br>possible ranks: %{customdata}<extra></extra>",
-        opacity=0.3,  # of the trace, so that its legend has it too
+        opacity=0.7,  # of the trace, so that its legend has it too
         marker={"color": drawing.BLUE, "line_width": 0},
-        width=0.6,
+        width=0.25,
     )
 
 
@@ -120,7 +120,7 @@ def _rank_marks(ranked_rows: Sequence[_RankedRow], names: Sequence[str]) -> list
         ("best", _("best"), drawing.BETTER, "circle"),
         ("tied", _("not separable from best"), drawing.ORANGE, "diamond"),
         ("baseline", _("baseline"), drawing.GREY, "square"),
-        ("other", _("other"), drawing.GREY, "circle-open"),
+        ("other", _("other"), drawing.INK, "circle-open"),
     ):
         pairs = zip(names, ranked_rows, strict=True)
         if members := [(name, ranked.row) for name, ranked in pairs if ranked.role == role]:

@@ -353,7 +353,7 @@ def test_a_lead_over_a_baseline_that_all_pairs_do_not_separate_says_how_both_can
     assert "significant" not in verdict(page)
     card = one_line(client.get("/").content.decode())
     assert "Not separable from the best: 4 others, among them BM25" in card
-    assert f"significant only before Holm correction, p = {said['p_corrected']:.3f} " in card
+    assert f"significant only before Holm correction, p = {said['p_corrected']:.3f}" in card
     assert '<span class="up">' not in card
 
 
@@ -450,11 +450,19 @@ def test_the_interval_of_the_lead_is_that_of_the_difference_over_the_baselines_s
     assert f"(95% CI {low:.0f} to {high:.0f}%)" in words_of(page, "headline")
 
 
+def test_the_figure_follows_the_table_if_few_rows_remain(client: Client) -> None:
+    dataset = tested(BM25=0.4, First=0.601, Second=0.6, **{f"System {n}": 0.3 - n / 100 for n in range(5)})
+    page = client.get(f"/datasets/{dataset.slug}/").content.decode()
+    table = page[page.index("<tbody") :]
+    assert table.index("System 4") < table.index("figure-row")
+    assert "more rows follow" not in page
+
+
 def test_the_first_screen_draws_differences_from_the_baseline(client: Client) -> None:
     dataset = tested(**{"BM25": 0.4, "First": 0.601, "Second": 0.6, **{f"System {n}": 0.3 - n / 100 for n in range(9)}})
     page = client.get(f"/datasets/{dataset.slug}/").content.decode()
     plots = re.findall(r'<svg class="forest-plot".*?</svg></figure>', page)
-    assert len(plots) == 2, "in the verdict, and after five rows on phones"
+    assert len(plots) == 2, "in the verdict, and between rows on phones"
     assert plots[0] == plots[1]
     assert page.index(plots[1], page.index("<tbody")) > page.index("System 2")
     names = re.findall(r'class="forest-name" title="(.*?)"', plots[0])
