@@ -343,7 +343,7 @@ def test_systems_are_compared_by_slice(tmp_path: Path, client: Client) -> None:
         ["long queries", "3", "0.631", "0.631", "±0.000"],
     ]
     assert f'href="/datasets/{dataset.slug}/?slice=length%3Ashort"' in table
-    assert '<td class="n up" data-of="Δ">' in table
+    assert '<td class="n up is-lost" data-of="Δ">' in table
     Dataset.objects.update(hidden=True)
     page = client.get(f"/compare/?system={slugs['BM25']}&system={slugs['Long']}").content.decode()
     assert "Scores by slice" not in page

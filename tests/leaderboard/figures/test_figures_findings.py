@@ -139,7 +139,7 @@ def test_ranks_are_bars_over_the_ranks_that_tests_leave_open(client: Client) -> 
         ("Last", 4, "4", "yes"),
     ]
     bars = plot.data[0]
-    assert bars["opacity"] == 0.3, "the legend has the opacity of a trace, and not that of its marks"
+    assert bars["opacity"] == 0.7, "the legend has the opacity of a trace, and not that of its marks"
     assert plot.layout["yaxis"]["dtick"] == 1, "no name is left out"
     assert (bars["base"], bars["x"]) == ([0.7, 0.7, 2.7, 3.7], [1.6, 1.6, 0.6, 0.6])
     roles = {"best": "First", "not separable from best": "Second", "baseline": "BM25", "other": "Last"}
