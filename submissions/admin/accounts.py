@@ -188,8 +188,7 @@ class AddressAdmin(AccountAdmin, EmailAddressAdmin):
         unverified_ids = list(queryset.filter(verified=False).values_list("pk", flat=True))
         super().make_verified(request, queryset)
         for address in EmailAddress.objects.filter(pk__in=unverified_ids, verified=True).order_by("pk"):
-            before, after = {"verified": False}, {"verified": True}
-            record("edited", self._record_name(address), before=before, after=after)
+            record("edited", self._record_name(address), before={"verified": False}, after={"verified": True})
 
     def _record_name(self, obj: EmailAddress) -> str:
         return f"address {_abbreviate_address(obj.email)} of account {obj.user_id}"

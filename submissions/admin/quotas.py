@@ -1,6 +1,7 @@
 """Admin of quota exceptions, the quota ledger, and flags of submissions that look like probes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ from django.utils.html import format_html_join
 
 from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin, get_reason
 from leaderboard.admin.pages import Operation, ReviewAdmin
+from leaderboard.admin.results import EntryAdmin
 from submissions.models import Flag, QuotaException, QuotaUse
 from submissions.quotas.ledger import flag_details, refund_unit, settle_flag
 from submissions.quotas.probes import differing_queries
@@ -74,11 +76,11 @@ def _settle_row(flag: Flag, _: object, state: Flag.State) -> str:
     return f"{state.label.capitalize()}: {flag}."
 
 
-#: Operation that decides flags, with a note.
-_settlement = partial(
-    Operation,
-    permission="submissions.change_flag",
-)
+def _quarantine_row(flag: Flag, values: Mapping[str, Any]) -> str:
+    """Confirm a flag, and quarantine the results of its run that the board shows."""
+    for entry in flag.dataset.entries.public().filter(submission_reference=flag.submission_id):
+        EntryAdmin.quarantine.run(entry, values)
+    return _settle_row(flag, values, state=Flag.State.CONFIRMED)
 
 
 @admin.register(Flag)
@@ -89,7 +91,7 @@ class FlagAdmin(ReviewAdmin):
     list_filter = ("state", "kind", ("dataset", admin.RelatedOnlyFieldListFilter), "created_at")
     list_select_related = ("dataset", "team", "submission__system", "submission__submitter")
     search_fields = ("team__name", "team__slug", "submission__id", "submission__system__name")
-    actions = ("clear", "confirm")
+    actions = ("clear", "confirm", "quarantine")
     change_form_template = "admin/submissions/flag.html"
 
     pending = ("flagged run", "flagged runs", "?state__exact=open")
@@ -114,19 +116,28 @@ class FlagAdmin(ReviewAdmin):
         return {"differing_queries": differing_queries(obj)}
 
     def acts(self, obj: Flag) -> Iterable[str]:
-        return ("clear", "confirm") if obj.state == Flag.State.OPEN else ()
+        return self.actions if obj.state == Flag.State.OPEN else ()
 
-    clear = _settlement(
+    clear = Operation(
         "Clear: not a probe (asks for a note)",
-        run=partial(_settle_row, state=Flag.State.CLEARED),
+        "submissions.change_flag",
+        partial(_settle_row, state=Flag.State.CLEARED),
         title="Clear flags",
         button="Clear: not a probe",
         explanation="The flag is closed. The result, the team, and its quota are not affected.",
     )
-    confirm = _settlement(
+    confirm = Operation(
         "Confirm: a probe (asks for a note)",
-        run=partial(_settle_row, state=Flag.State.CONFIRMED),
+        "submissions.change_flag",
+        partial(_settle_row, state=Flag.State.CONFIRMED),
         title="Confirm flags",
         button="Confirm: a probe",
-        explanation="The flag stays on record for curators. The result remains on the board until you quarantine it.",
+        explanation="The flag stays on record for curators. The result remains on the board.",
+    )
+    quarantine = replace(
+        EntryAdmin.quarantine,
+        run=_quarantine_row,
+        short_description="Confirm and quarantine: remove the result from the ranking with a public reason",
+        title="Confirm flags and quarantine results",
+        button="Confirm and quarantine",
     )

@@ -19,8 +19,7 @@ from submissions.core.errors import FileReport, Refused
 from submissions.intake.files import NO_FILE, PAIRING, IncomingFile, drop_metadata
 from submissions.intake.runs import accept_submission
 from submissions.intake.submission import SubmissionOptions
-from submissions.models import Submission
-from submissions.models.work import new_identifier
+from submissions.models import Submission, new_identifier
 
 #: Columns of a participants CSV; `run` and `participant` are required.
 COLUMNS = ("run", "participant", "name", "architecture")

@@ -4,7 +4,7 @@ from submissions.models.notifications import AccountMail, Delivery, Notice, Noti
 from submissions.models.quotas import Flag, QuotaException, QuotaUse, RunSignature
 from submissions.models.switches import Switch, is_on
 from submissions.models.tokens import ApiToken, Scope
-from submissions.models.uploads import Checkpoint, Encoding, Shard, Upload
+from submissions.models.uploads import UPLOAD_LIFETIME_SECONDS, Checkpoint, Encoding, Shard, Upload
 from submissions.models.work import (
     ENDED_BY_OTHERS,
     TERMINAL,
@@ -19,8 +19,8 @@ from submissions.models.work import (
 )
 
 __all__ = [
-    "ENDED_BY_OTHERS", "TERMINAL", "WAITING", "AccountMail", "ApiToken", "Checkpoint", "Delivery", "Encoding", "Flag",
-    "Job", "JobQuerySet", "Notice", "NoticeKind", "NoticePreference", "QuotaException", "QuotaUse", "RunSignature",
-    "Scope", "Shard", "StageTime", "State", "Submission", "Switch", "Upload", "Webhook", "Worker", "is_on",
-    "new_identifier",
+    "ENDED_BY_OTHERS", "TERMINAL", "UPLOAD_LIFETIME_SECONDS", "WAITING", "AccountMail", "ApiToken", "Checkpoint",
+    "Delivery", "Encoding", "Flag", "Job", "JobQuerySet", "Notice", "NoticeKind", "NoticePreference", "QuotaException",
+    "QuotaUse", "RunSignature", "Scope", "Shard", "StageTime", "State", "Submission", "Switch", "Upload", "Webhook",
+    "Worker", "is_on", "new_identifier",
 ]  # fmt: skip

@@ -111,7 +111,7 @@ class Flag(models.Model):
 
         FEW_QUERIES = "few_queries", "few queries answered"
         FEW_DOCUMENTS = "few_documents", "few documents per query"
-        NEARLY_THE_SAME = "nearly_the_same", "nearly an earlier run"
+        NEARLY_THE_SAME = "nearly_the_same", "nearly the same as an earlier run"
         SAME_SCORES = "same_scores", "the same scores as an earlier run"
 
     class State(models.TextChoices):

@@ -306,11 +306,10 @@ def end_exception(team: Team, dataset: Dataset | None) -> None:
 
 
 def settle_flag(flag: Flag, state: Flag.State) -> None:
-    """Set and record the state of a flag: cleared, confirmed, or open again. This has no further consequences."""
+    """Set and record the state of a flag: cleared or confirmed. This has no further consequences."""
     previous_state, decision = flag.state, actor()
     flag.state, flag.note = state, decision.reason[:300]
-    is_open = state == Flag.State.OPEN
-    flag.settled_by, flag.settled_at = (None, None) if is_open else (decision.person, timezone.now())
+    flag.settled_by, flag.settled_at = decision.person, timezone.now()
     flag.save(update_fields=["state", "note", "settled_by", "settled_at"])
     record(
         f"flag {Flag.State(state).label}",
@@ -321,18 +320,18 @@ def settle_flag(flag: Flag, state: Flag.State) -> None:
     )
 
 
+#: Cause of each kind of flag, for the values in `details`.
+_FLAG_CAUSES = {
+    Flag.Kind.FEW_QUERIES: "{answered} of {topics} queries answered",
+    Flag.Kind.FEW_DOCUMENTS: "{usual_documents:g} documents for most queries",
+    Flag.Kind.SAME_SCORES: "same scores as submission {submission}",
+    Flag.Kind.NEARLY_THE_SAME: "{same_documents} of {compared} queries have the same top ten documents as submission "
+    "{submission}, {same_order} in the same order",
+}
+
+
 def flag_details(flag: Flag) -> str:
     """Describe the cause of a flag, without scores, queries, or documents."""
-    details = flag.details
-    if flag.kind == Flag.Kind.FEW_QUERIES:
-        return f"{details['answered']} of {details['topics']} queries answered"
-    if flag.kind == Flag.Kind.FEW_DOCUMENTS:
-        return f"{details['usual_documents']:g} documents for most queries"
-    if flag.kind == Flag.Kind.SAME_SCORES:
-        return f"same scores as submission {details['submission']}"
-    text = (
-        f"{details['same_documents']} of {details['compared']} queries have the same top ten documents as "
-        f"submission {details['submission']}, {details['same_order']} in the same order"
-    )
-    chain_length = len(details.get("chain", ()))
+    text = _FLAG_CAUSES[Flag.Kind(flag.kind)].format_map(flag.details)
+    chain_length = len(flag.details.get("chain", ()))
     return f"{text}; a chain of {chain_length + 1} submissions" if chain_length > 1 else text

@@ -574,16 +574,12 @@ def _describe_state(job: Job, state: State, entry: Entry | None) -> str:
     if state in WAITING and job.lease_expires_at is not None:
         return _("A worker is checking the file.")
     if awaits_judgements(job):
-        return (
-            _(
-                "Awaiting judgments: the dataset is collecting runs. Your run is valid and will be scored with all "
-                "others when the first judgments arrive."
-            )
+        next_step = (
+            _("Your run is valid and will be scored with all others when the first judgments arrive.")
             if job.kind == Job.Kind.SCORE
-            else _(
-                "Awaiting judgments: the dataset is collecting runs. The job begins when the first judgments arrive."
-            )
+            else _("The job begins when the first judgments arrive.")
         )
+        return f"{_('Awaiting judgments: the dataset is collecting runs.')} {next_step}"
     if state in WAITING and job.not_before and job.not_before > timezone.now():
         message_after_attempts = _("Tried {n} times; the next attempt begins at {at}.")
         message = message_after_attempts if job.attempts else _("The next attempt begins at {at}.")

@@ -27,8 +27,7 @@ from leaderboard.core.storage import deletion_lock
 from leaderboard.core.storage.disk import DiskFull, require_free_space
 from leaderboard.models import User
 from submissions.core.errors import Refused
-from submissions.models import Upload
-from submissions.models.uploads import UPLOAD_LIFETIME_SECONDS
+from submissions.models import UPLOAD_LIFETIME_SECONDS, Upload
 from submissions.uploads import storage
 from submissions.uploads.storage import UploadInUse
 

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from leaderboard.core.cache import metrics as cache_metrics
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.permissions import may_operate
-from leaderboard.models import Entry, EntryQuerySet
+from leaderboard.models import Entry
 from leaderboard.views.health import broker_answers, disk_state
 from submissions.models import TERMINAL, Job, Worker
 from submissions.queue.lease import histograms
@@ -42,14 +42,13 @@ def status(request: HttpRequest) -> HttpResponse:
         (_("Scoring"), queues[Job.Queue.SCORE].workers > 0, _("No worker is online. Submissions wait until one is.")),
     ]
     is_stuck = any(queue.waiting and queue.problem for queue in queues.values())
-    public = EntryQuerySet(Entry).public().select_related("system", "dataset")
     context = {
         "section": "status",
         "parts": parts,
         "queues": [(label, queues[name]) for name, label in QUEUES.items()],
         "works": all(available for _name, available, _note in parts) and not is_stuck,
         "idle_queues": [label for name, label in QUEUES.items() if not queues[name].workers],
-        "newest": public.order_by("-published_at").first(),
+        "newest": Entry.objects.public().select_related("system", "dataset").order_by("-published_at").first(),
     }
     return render(request, "submissions/status.html", context)
 

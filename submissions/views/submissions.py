@@ -201,14 +201,13 @@ def edit_system(request: HttpRequest, slug: str) -> HttpResponse:
     system = get_object_or_404(permissions.editable_systems(request.user), slug=slug)
     data = request.POST if request.method == "POST" else None
     form = SystemForm(data, system=system, initial=SystemForm.get_initial_values(system), label_suffix="")
-    if data is not None and (wait := throttling.seconds_to_wait(throttling.ChangeThrottle(), request)):
+    wait = throttling.seconds_to_wait(throttling.ChangeThrottle(), request) if data is not None else 0
+    if wait:
         form.add_error(None, throttling.throttle_message(wait))
-        status = 429
     elif data is not None and form.is_valid() and _save_description(request, system, form):
         messages.success(request, _("Saved. Boards now show the changes."))
         return redirect(system)
-    else:
-        status = 400 if form.errors else 200
+    status = 429 if wait else 400 if form.errors else 200
     # A form shown after a conflict is based on the current version, because the user was informed of the change.
     context = {"section": "submissions", "system": system, "form": form}
     context["rendered_from"] = records.history_version(system)
@@ -248,10 +247,9 @@ def anonymity(request: HttpRequest, slug: str) -> HttpResponse:
     is_post = request.method == "POST"
     is_lifting = is_post and request.POST.get("action") == "lift"
     form = AnonymityForm(request.POST if is_post else None, system=system, label_suffix="")
-    status = 200
-    if is_post and (wait := throttling.seconds_to_wait(throttling.ChangeThrottle(), request)):
+    wait = throttling.seconds_to_wait(throttling.ChangeThrottle(), request) if is_post else 0
+    if wait:
         form.add_error(None, throttling.throttle_message(wait))
-        status = 429
     elif is_lifting:
         with acting(permissions.require_user(request)):
             embargo.end_anonymity(system)
@@ -274,8 +272,7 @@ def anonymity(request: HttpRequest, slug: str) -> HttpResponse:
         "latest": embargo.latest_end(system, timezone.now()),
         "advice": embargo.ADVICE,
     }
-    if status == 200 and form.errors:
-        status = 400
+    status = 429 if wait else 400 if form.errors else 200
     return render(request, "submissions/anonymity.html", context, status=status)
 
 

@@ -188,14 +188,12 @@ class SubmissionPage:
         team = self.team
         if not isinstance(self.person, User) or (team is None and self.person.name):
             return None
-        if team is not None and (team.name != automatic_name(self.person) or not is_owner(self.person, team)):
+        default = automatic_name(self.person)
+        if team is not None and (team.name != default or not is_owner(self.person, team)):
             return None
         form = TeamChoiceForm(data, initial=self._initial_values(), label_suffix="")
-        form.fields["team_name"].help_text = (
-            "Shown on boards next to your systems. Default: "
-            f"“{team.name if team else automatic_name(self.person)}”. You can change it later on your "
-            "account page."
-        )
+        help_text = f"Boards show it beside your systems. Default: “{default}”. You can change it on your account page."
+        form.fields["team_name"].help_text = help_text
         return form
 
     def name_team(self) -> None:

@@ -420,7 +420,7 @@ FLOWS: Mapping[str, Flow] = {
     "leaderboard.Round:reveal_round": partial(_act_on_rows, label="leaderboard.Round", action="reveal_round"),
     **{
         f"submissions.Flag:{action}": partial(_act_on_rows, label="submissions.Flag", action=action)
-        for action in ("clear", "confirm")
+        for action in ("clear", "confirm", "quarantine")
     },
     "submissions.QuotaUse:refund": partial(_act_on_rows, label="submissions.QuotaUse", action="refund"),
     "audit": partial(_command, command="audit", named=False),

@@ -135,6 +135,26 @@ def test_a_flag_is_settled_with_a_note(
     assert 'name="action"' not in page
 
 
+def test_a_confirmed_run_is_quarantined_with_a_public_reason(
+    desk: Client, carol: User, secret: Dataset, sent: Submission
+) -> None:
+    flag = make_flag(sent, secret)
+    entry = Entry.objects.create(
+        dataset=secret, system=sent.system, provenance="scored", scores={secret.primary_measure: 0.5}, seed_count=2,
+        submission_reference=sent.pk, comparison_group="x", published_at=sent.created_at,
+    )  # fmt: skip
+    page = one_line(desk.get(reverse("admin:submissions_flag_change", args=[flag.pk])).content.decode())
+    assert "Nearly the same as an earlier run" in page
+    assert re.search(r'value="quarantine"\s*form="ask">\s*Confirm and quarantine …', page)
+    assert "Confirm flags and quarantine results" in act(desk, "flag", "quarantine", flag).content.decode()
+    assert act(desk, "flag", "quarantine", flag, confirmed="yes", why="").status_code == 400
+    act(desk, "flag", "quarantine", flag, confirmed="yes", why="changes one query at a time")
+    flag.refresh_from_db()
+    entry.refresh_from_db()
+    assert (flag.state, flag.settled_by) == ("confirmed", carol)
+    assert (entry.visibility, entry.moderation_reason) == ("quarantined", "changes one query at a time")
+
+
 def test_a_flag_shows_both_runs_in_the_order_of_submission_with_their_scores(
     desk: Client, secret: Dataset, sent: Submission
 ) -> None:
