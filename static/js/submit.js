@@ -119,15 +119,34 @@
     if (input.hasAttribute("data-check-at-once") && input.files.length) checkAlone();
   });
 
-  // A file that cannot be scored is not submitted until it, or its dataset, changes.
-  function allowSubmission(allowed) {
-    for (const button of document.querySelectorAll("form[data-uploads] button[value=submit]")) button.disabled = !allowed;
+  // A file that cannot be scored is not submitted until it, or its dataset, changes. A model needs a dataset or a
+  // benchmark. The page has the reason for each value of `data-blocked`.
+  let valid = true;
+  function allowSubmission(isFileValid) {
+    valid = isFileValid;
+    const boxes = [...document.querySelectorAll("form[data-uploads] input[name=dataset][type=checkbox]")];
+    const benchmark = document.querySelector("form[data-uploads] [name=benchmark]");
+    const lacksDataset = boxes.length && !boxes.some((box) => box.checked) && !(benchmark && benchmark.value);
+    const blocked = !valid ? "file" : lacksDataset ? "datasets" : "";
+    if (form()) form().setAttribute("data-blocked", blocked);
+    for (const button of document.querySelectorAll("form[data-uploads] button[value=submit]")) {
+      button.disabled = Boolean(blocked) || button.hasAttribute("data-unready");
+    }
   }
   const isValid = () => !document.querySelector("#check-result .is-invalid");
   document.addEventListener("change", (event) => {
-    if (event.target.matches("input[type=file], input[name^='upload:'], select[data-dataset]")) allowSubmission(true);
+    const isNewFile = event.target.matches("input[type=file], input[name^='upload:'], select[data-dataset]");
+    if (isNewFile || event.target.matches("[name=dataset], [name=benchmark]")) allowSubmission(isNewFile || valid);
   });
   allowSubmission(isValid());
+
+  // Highlight the zone that a dragged file would be dropped on.
+  for (const name of ["dragenter", "dragover", "dragleave", "drop"]) {
+    document.addEventListener(name, (event) => {
+      const zone = event.target.closest && event.target.closest(".drop-zone");
+      if (zone) zone.classList.toggle("is-over", name === "dragenter" || name === "dragover");
+    });
+  }
 
   function checkAlone() {
     const check = form().querySelector("button[value=check]");

@@ -33,8 +33,7 @@ from submissions.intake.checkpoints.forms import ModelForm, ParametersForm, Prom
 from submissions.intake.checkpoints.readiness import count_model_runs, is_local_request, readiness
 from submissions.intake.checkpoints.runs import get_sources
 from submissions.intake.files import incoming_file, incoming_files
-from submissions.models import Checkpoint, Job, Submission, Upload
-from submissions.queue.workers import workers_alive
+from submissions.models import Checkpoint, Submission, Upload
 from submissions.status.estimates import MIN_SIMILAR, ModelLoad, estimate_time, similar_finished_jobs
 from submissions.uploads.handler import CHECKPOINT_FIELD
 from submissions.views.submit_page import UPLOAD_PREFIX, SubmissionPage, available_first
@@ -174,7 +173,6 @@ class ModelPage(SubmissionPage):
             "enough_jobs": MIN_SIMILAR,
             "quota": count_model_runs(self.chosen_team),
             "readiness": readiness(self.user, local=is_local_request(self.request)),
-            "workers": {name: workers_alive(name) for name in (Job.Queue.CPU.value, Job.Queue.GPU.value)},
             "samples": self._samples(),
             "largest": describe_bytes(settings.CHECKPOINT_LIMIT_BYTES),
             "largest_in_pieces": describe_bytes(settings.CHECKPOINT_PIECES_LIMIT_BYTES),

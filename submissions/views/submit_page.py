@@ -45,7 +45,8 @@ from submissions.intake.forms import SubmissionForm
 from submissions.intake.rounds import round_standings
 from submissions.intake.runs import accept_submission, check_only, split_labels
 from submissions.intake.system_form import SystemForm
-from submissions.models import Submission, Upload
+from submissions.models import Job, Submission, Upload
+from submissions.queue.workers import workers_alive
 from submissions.quotas.counting import Quota, limited_quotas
 from submissions.uploads.handler import refuse_oversize
 from submissions.uploads.service import discard_upload, get_uploads, keep_file
@@ -261,6 +262,7 @@ class SubmissionPage:
             "severities": Counter(problem.severity for problem in problems),
             "refused_names": sorted(refused_names),
             "slow_down": slow_down,
+            "workers": {name: workers_alive(name) for name in Job.Queue.values},
             # Only accounts have resumable uploads.
             "large": LARGE_FILE_BYTES if self.person.is_authenticated else settings.UPLOAD_LIMIT_BYTES,
             "api_address": absolute(self.request, "/api/v1/"),

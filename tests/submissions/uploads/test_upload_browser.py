@@ -86,6 +86,20 @@ def test_a_large_archive_goes_on_after_the_connection_broke(
     assert Axe().run(page).response["violations"] == []
 
 
+@pytest.mark.usefixtures("models_run_here")
+def test_a_model_without_a_dataset_cannot_be_submitted(
+    demo: Dataset, alice: User, page: Page, live_server: Any
+) -> None:
+    sign_in(page.context, alice, live_server.url)
+    page.goto("/submit/model/?engine=dense")
+    button, reason = page.get_by_role("button", name="Submit", exact=True), page.locator(".why-disabled.is-datasets")
+    expect(button).to_be_disabled()
+    expect(reason).to_be_visible()
+    page.locator("form[data-uploads] input[name=dataset]").first.check()
+    expect(button).to_be_enabled()
+    expect(reason).to_be_hidden()
+
+
 def hold_no_longer(page: Page, held: list[Route]) -> None:
     """Let requests through from now on. Those that are held would go on, though the page gave them up."""
     for route in held:

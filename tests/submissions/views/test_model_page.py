@@ -69,6 +69,12 @@ def test_the_summary_is_beside_the_submit_button(signed_in: Client) -> None:
         assert text in summary
 
 
+def test_the_submit_button_is_there_once_with_what_it_needs(signed_in: Client) -> None:
+    page = page_of(signed_in, "dense")
+    assert page.count('value="submit"') == 1
+    assert "Choose at least one dataset" in page.partition('value="submit"')[2]
+
+
 def test_a_model_is_submitted_and_followed(signed_in: Client, tmp_path: Path) -> None:
     collection(tmp_path, "other")
     sent = {**NEW, "dataset": ["demo", "other"], "checkpoint": archive(), "parameter-fields": "title"}
@@ -179,7 +185,7 @@ def test_without_a_sandbox_the_page_says_why_and_what_helps(signed_in: Client, a
 
 def test_where_nobody_is_alive_models_wait_for_those_that_were(signed_in: Client, api: Api) -> None:
     """A sandbox that worked within a day will work again; one that did not, and none at all, are refused."""
-    assert "Submissions wait until a worker is available" in page_of(signed_in, "dense")
+    assert "your model waits until a worker is online" in page_of(signed_in, "dense")
     assert submit_model(api).status == 201
     announce("resting", ago=timedelta(minutes=5), **LACKING)
     refusal = submit_model(api, configuration="2").problem("sandbox_unavailable")

@@ -14,7 +14,7 @@ from leaderboard.core.measures import measure_anchor
 from leaderboard.core.text.numbers import direction
 from leaderboard.models import Dataset, Membership, System, Team, User
 from submissions.accounts.teams import automatic_name, personal_team, rename_team
-from submissions.models import Job, State, Submission
+from submissions.models import Job, State, Submission, Worker
 from submissions.queue.queue import claim
 from submissions.status.description import Score
 from tests.leaderboard.certainty import compute_certainty
@@ -220,11 +220,18 @@ def test_a_system_of_another_team_is_found_unless_a_team_is_chosen(
     assert System.objects.filter(name="Shared name", team=own).exists()
 
 
+def test_the_page_says_that_no_worker_scores_runs(demo: Dataset, signed_in: Client) -> None:
+    assert "No worker can score runs now" in signed_in.get("/submit/").content.decode()
+    now = Worker.objects.database_now()
+    Worker.objects.create(name="w", queues=["score"], started_at=now, seen_at=now)
+    assert "No worker can score runs now" not in signed_in.get("/submit/").content.decode()
+
+
 def test_three_fields_are_visible_and_the_others_folded(demo: Dataset, signed_in: Client) -> None:
     page = one_line(signed_in.get("/submit/").content.decode())
     before, more = page.split('<details class="more">')
     form = before.partition('<form class="submit')[2]
-    zone = r'<div class="drop-zone"><input type="file"[^>]*><p class="help".*?drop them here.*?TREC runs'
+    zone = r'<div class="drop-zone"><input type="file"[^>]*><p class="drop-hint">\s*Drop run files here.*?TREC runs'
     assert re.search(zone, form)
     bar = more.partition('<div class="submit-bar">')[2]
     assert bar.index("Visibility") < bar.index('name="public"') < bar.index('value="submit"')
