@@ -309,7 +309,7 @@ class Stage:
     at: datetime | None = None
     duration_label: str = ""
     duration: timedelta | None = None
-    #: Outcome in a few words, such as "failed" or "2 of 3".
+    #: Outcome in a few words, such as "no errors" or "2 of 3".
     note: str = ""
 
 
@@ -405,8 +405,9 @@ class SubmissionStatus:
                 label = _("running for") if stage.duration_label == _("took") else stage.duration_label
                 stages[done_count] = Stage(stage.name, "current", None, label, stage.duration, tally and stage.note)
             elif is_lost:
-                state = "" if lost_jobs[0].state == State.CANCELLED else "failed"
-                stages[done_count] = Stage(stage.name, state, max(ends, default=None), note=lost_jobs[0].state.label)
+                lost = lost_jobs[0].state
+                name = _("Scoring failed") if lost == State.FAILED else lost.label.capitalize()
+                stages[done_count] = Stage(name, "failed" * (lost != State.CANCELLED), max(ends, default=None))
             elif any(map(is_held, entries)):
                 stages[done_count] = Stage(stage.name, "", note=_("withheld: no significant change"))
         return stages

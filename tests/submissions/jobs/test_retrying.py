@@ -50,7 +50,8 @@ def test_a_lost_run_is_scored_without_another_upload_and_counts_once(
     assert "Try again" in failure_page
     finished_at = Job.objects.get(submission=sent).finished_at
     assert finished_at is not None
-    assert f">failed</span> {moment(finished_at, 'seconds')}" in " ".join(failure_page.split())
+    assert f"<b>Scoring failed</b> {moment(finished_at, 'seconds')}" in " ".join(failure_page.split())
+    assert "The site does not try again by itself" in failure_page
     assert failure_page.count("notice is-error") == 1
     assert "on our side. We are sorry" in failure_page
     assert "The error was on our side." not in failure_page

@@ -79,9 +79,9 @@ def test_the_stages_of_a_submission_have_times_and_durations(demo: Dataset, api:
     Job.objects.update(state=State.VALIDATING, entry=None)
     assert [state for state, _ in list_stages(signed_in, identifier)] == ["done", "current", "", "", ""]
     Job.objects.update(state=State.FAILED, error_code="crashed")
-    assert list_stages(signed_in, identifier)[3:] == [("failed", "Scored"), ("", "Published")]
+    assert list_stages(signed_in, identifier)[3:] == [("failed", "Scoring failed"), ("", "Published")]
     Job.objects.update(state=State.REJECTED)
-    assert list_stages(signed_in, identifier)[1] == ("failed", "Checked")
+    assert list_stages(signed_in, identifier)[1] == ("failed", "Rejected")
 
 
 def test_polling_ends_when_everything_has_ended(demo: Dataset, api: Api, signed_in: Client) -> None:
@@ -119,6 +119,8 @@ def test_a_fault_of_ours_says_sorry_and_its_id(demo: Dataset, api: Api, signed_i
     page = signed_in.get(f"/submissions/{identifier}/").content.decode()
     assert "fault on our side" in page
     assert "abcd1234" in page
+    assert "The site does not try again by itself" not in page  # the file is no longer stored
+    assert "Submit them again" in page
 
 
 def test_warnings_stay_on_the_status_page(demo: Dataset, api: Api, signed_in: Client) -> None:
