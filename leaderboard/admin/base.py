@@ -148,7 +148,7 @@ class CurationAdmin(SimpleHistoryAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return the fieldsets; if the user may save, the last one has the reason and the version token.
 
-        Otherwise, JSON dictionaries are shown as tables, and fields without a value are in the last, folded fieldset.
+        Otherwise, JSON dictionaries are shown as tables, and fields without a value are hidden.
         """
         sets: list[tuple[Any, dict[str, Any]]] = [
             (title, {**options, "fields": [name for name in options["fields"] if name not in OWN_FIELDS]})
@@ -158,13 +158,10 @@ class CurationAdmin(SimpleHistoryAdmin):
         if may_save:
             return [*sets, (None, {"fields": OWN_FIELDS, "classes": ("why",)})]
         tables = {field.name: _json_table(field) for field in self.opts.fields if isinstance(field, models.JSONField)}
-        empty = [name for _, options in sets for name in options["fields"] if not getattr(obj, name, True)]
         for _, options in sets:
-            options["fields"] = [tables.get(name, name) for name in options["fields"] if name not in empty]
-        if empty and "collapse" not in sets[-1][1].get("classes", ()):
-            sets.append(folded(gettext("More details")))
-        sets[-1][1]["fields"] = [*sets[-1][1]["fields"], *empty]
-        return sets
+            names = [name for name in options["fields"] if getattr(obj, str(name), True) not in (None, "", {}, [])]
+            options["fields"] = [tables.get(name, name) for name in names]
+        return [(title, options) for title, options in sets if options["fields"]]
 
     def inline_rows(self, request: HttpRequest) -> list[tuple[type[models.Model], str]]:
         """Return the models of the inlines, each with the name of its foreign key to this model."""

@@ -175,7 +175,7 @@ class DatasetAdmin(TableImportExportAdmin):
         "measures": "<int:pk>/measures/",
     }  # fmt: skip
     task_pages = (("Import dataset", "admin:leaderboard_dataset_import", ("leaderboard.add_dataset",)),)
-    list_display = ("name", "state", "primary_measure", "judgements", "version", "page")
+    list_display = ("name", "page", "state", "judgements", "primary_measure", "version")
     list_filter = ("state", "hidden", "runs_only")
     list_select_related = ("current_version",)
     search_fields = ("name", "slug", "task", "domain")

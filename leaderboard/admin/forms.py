@@ -289,7 +289,7 @@ class CurationForm(forms.ModelForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Add suggestions and the version token, and require a reason if the admin page requires one."""
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **{"label_suffix": "", **kwargs})
         for name in SUGGESTED_FIELDS.get(type(self.instance), ()):
             if name in self.fields:
                 attributes = self.fields[name].widget.attrs

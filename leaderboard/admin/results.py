@@ -117,11 +117,11 @@ class EntryAdmin(ReadOnlyAdmin):
     fieldsets = (
         (None, {"fields": (
             "system", "dataset", "configuration", "score", "difference", "runs", "provenance", "visibility",
-            "withdrawal_reason", "moderation_reason", "training", "missing_queries", "round", "late", "source",
+            "withdrawal_reason", "moderation_reason", "training", "missing_queries", "round", "source",
             "locator", "submitter", "published_at", "scores", "private_scores", "figures",
         )}),
         folded(
-            "Technical details", "facts", "deviations", "evaluation", "comparison_group", "run_type", "pooled",
+            "Technical details", "late", "facts", "deviations", "evaluation", "comparison_group", "run_type", "pooled",
             "submission_reference", "public_wanted", "due_at",
         ),
     )  # fmt: skip
