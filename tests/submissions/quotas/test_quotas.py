@@ -302,10 +302,10 @@ def test_pages_show_what_is_used(
     assert used in shown("/datasets/secret/")
     assert "submissions today" not in shown("/datasets/demo/")
     assert "submissions today" not in Client().get("/datasets/secret/").content.decode()
-    assert f"Secret : counted. Used: {used}" in shown(f"/submissions/{identifier}/")
+    assert f"Secret counts toward the quota. Used: {used}" in shown(f"/submissions/{identifier}/")
     api.post(f"submissions/{identifier}/cancel/")
     status = shown(f"/submissions/{identifier}/")
-    assert "Secret : not counted, because it was canceled before a worker began." in status
+    assert "Secret does not count toward the quota, because it was canceled before a worker began." in status
     send(api, 2)
     send(api, 3)
     assert "None left : 2 of 2 submissions today, 2 of 10 this month · Resets in 12 h" in shown("/submit/")
