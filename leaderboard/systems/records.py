@@ -286,8 +286,7 @@ def merge_systems(duplicate: System, target: System) -> System:
         CannotMerge: With all conflicts, before anything is changed.
     """
     lock_systems(duplicate, target)
-    conflicts = merge_conflicts(duplicate, target)
-    if conflicts:
+    if conflicts := merge_conflicts(duplicate, target):
         raise CannotMerge(conflicts)
     moved_counts = {
         "runs": Run.objects.filter(system=duplicate).update(system=target),

@@ -198,8 +198,7 @@ class SubmissionPage:
         return form
 
     def name_team(self) -> None:
-        name = self.team_form.cleaned_data["team_name"] if self.team_form else ""
-        if name:
+        if name := self.team_form.cleaned_data["team_name"] if self.team_form else "":
             rename_team(personal_team(self.user), name)
 
     def _initial_values(self, prefix: str = "") -> dict[str, Any]:

@@ -271,8 +271,7 @@ class Inspection:
         files then belong to different collections. No document is unknown if the collection does not list its
         documents.
         """
-        unknown_queries = [query for query in qrels.query_ids if self.query_ids and query not in self.query_ids]
-        if unknown_queries:
+        if unknown_queries := [query for query in qrels.query_ids if self.query_ids and query not in self.query_ids]:
             self.problems.append(unknown_ids(name, "query", f"{self.part}queries.jsonl", unknown_queries))
         if self.id_table is None:
             return frozenset()

@@ -41,8 +41,7 @@ class Command(CurationCommand):
         if options["verb"] == "create":
             if Round.objects.filter(slug=slug).exists():
                 raise CommandError(f"The round {slug} exists already. Change it, or choose another slug.")
-            missing_times = [name for name in ("opens", "closes", "reveals") if not options[name]]
-            if missing_times:
+            if missing_times := [name for name in ("opens", "closes", "reveals") if not options[name]]:
                 raise CommandError(f"Give the times: {', '.join(f'--{name} TIME' for name in missing_times)}.")
             return self._write(Round(slug=slug, name=slug), options)
         row = find_by_slug(Round, slug)

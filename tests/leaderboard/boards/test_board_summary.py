@@ -378,8 +378,7 @@ def words_of(page: str, name: str) -> str:
     """The words of the verdict's paragraph with this class."""
     paragraph = re.search(rf'id="verdict".*?<p class="{name}">(.*?)</p>', page, re.DOTALL)
     assert paragraph is not None
-    statements = re.sub("<label.*?</label>", "", paragraph[1], flags=re.DOTALL)  # It opens the secondary statements.
-    return " ".join(unescape(re.sub("<[^>]+>", "", statements)).split())
+    return " ".join(unescape(re.sub("<[^>]+>", "", paragraph[1])).split())
 
 
 HEADLINES: dict[str, tuple[Callable[[], Dataset], str]] = {
