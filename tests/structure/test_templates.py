@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2] / "templates"
 #: What has its own language or none: programs, what templates compute, and what is translated already.
 NO_SENTENCE = re.compile(
     r"""\{%\ comment.*?endcomment\ %\}|\{\#.*?\#\}
-    |\{%\ blocktranslate.*?endblocktranslate\ %\}|\{%\ block\ bodyclass.*?endblock\b.*?%\}
+    |\{%\ blocktranslate.*?endblocktranslate\ %\}|\{%\ block\ (?:bodyclass|skip_target)\ .*?endblock\b.*?%\}
     |<(pre|code|kbd|script|style|svg)\b.*?</\1\s*>|\{%.*?%\}|\{\{.*?\}\}|&\w+;""",
     re.DOTALL | re.VERBOSE,
 )
