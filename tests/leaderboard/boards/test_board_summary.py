@@ -202,7 +202,7 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     ),
     "the baseline alone": (
         lambda: untested(BM25=(0.4, None)),
-        f"Best: BM25, nDCG@10 0.400. Lead: none (the baseline is the only system). {UPLOADED}",
+        f"Best: BM25, nDCG@10 0.400. Lead: none (no other system is ranked with the baseline). {UPLOADED}",
         {"better": None, "tied": [], "cheapest": None},
     ),
     "one system alone": (
