@@ -123,7 +123,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 def _parse_measures(text: str) -> tuple[registry.Measure, ...]:
     """Parse measures separated by commas outside of parentheses. Raises ArgumentTypeError for unknown ones."""
-    names = re.split(r",(?![^()]*\))", text)  # commas in parentheses separate parameters
+    names = re.split(r",(?![^()]*\))", text)  # Commas in parentheses separate parameters, which are not nested.
     try:
         return tuple(registry.parse_measure(name) for name in names if name.strip())
     except registry.UnknownMeasureError as error:

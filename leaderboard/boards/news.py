@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from django.core.paginator import Page, Paginator
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
+from evaluation.core.problems import format_count
 from leaderboard.core import anonymity
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
@@ -94,7 +95,7 @@ def group_by_day(items: Iterable[Item]) -> list[Day]:
 
 
 def _merge_imports(items: Iterable[Item]) -> list[Item]:
-    """Merge the imported results of a day, which are of the site or of participants, into an item for each dataset."""
+    """Merge a day's results without a team page (the site's own and participants') into one item per dataset."""
     groups: dict[tuple[str, str], list[Item]] = {}
     for item in items:
         is_import = item.kind == Kind.PUBLISHED and not item.team_slug and item.team != anonymity.ANONYMOUS
@@ -103,9 +104,10 @@ def _merge_imports(items: Iterable[Item]) -> list[Item]:
 
 
 def _merged_item(results: Sequence[Item]) -> Item:
-    """Return the item about several results on a dataset, given newest first, that names the newest best one."""
+    """Return one item for several results on a dataset, newest first; it names the newest best result."""
     best = next((result for result in results if result.new_best), None)
-    note = f"{len(results)} systems" + (f", the best is {best.system} with {best.note}" if best else "")
+    note = format_count(len({result.system_slug for result in results}), "system")
+    note += f", the best is {best.system} with {best.note}" if best else ""
     return (best or results[0])._replace(label="New results", system="", system_slug="", note=note, team="")
 
 

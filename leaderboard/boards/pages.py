@@ -543,8 +543,7 @@ def _mark_removed(
     datasets = {part.dataset_id: member for member in members for part in (*member.parts, member)}
     for row in board.rows:
         ids = (entry for pk in row.entries for entry in component_ids.get(pk, (pk,)))
-        row_removals = [removals[pk] for pk in ids if pk in removals]
-        if row_removals:
+        if row_removals := [removals[pk] for pk in ids if pk in removals]:
             texts = (
                 f"{removal.reason} ({datasets[removal.dataset_id].facts.name})" if name_datasets else removal.reason
                 for removal in row_removals

@@ -233,8 +233,9 @@ class _Leader:
     def _headline(self, relative: float | None, measure: str, tied_baseline: Row | None) -> str:
         """Return the sentence on the best system without its name, with which the sentence begins."""
         if self.best.entry.is_baseline:
-            is_alone = len(self.rows) == 1
-            lead = _("is the baseline, and no other system is ranked with it yet") if is_alone else _("is the baseline and leads")
+            lead = _("is the baseline and leads")
+            if len(self.rows) == 1:
+                lead = _("is the baseline, and no other system is ranked with it yet")
         elif relative is None:
             lead = _("has the best %(measure)s, %(score)s") % {"measure": measure, "score": format_value(self.score, 3)}
             if self._untested_reason() and not self.board.pending_columns:
@@ -369,8 +370,8 @@ class _Leader:
         """
         board, best, statement = self.board, self.best, self.statement
         if best.entry.is_baseline:
-            only, leading = _("none (no other system is ranked with the baseline)"), _("none (the best is the baseline)")
-            return Part(_("Lead"), only if len(self.rows) == 1 else leading)
+            alone = _("none (no other system is ranked with the baseline)")
+            return Part(_("Lead"), alone if len(self.rows) == 1 else _("none (the best is the baseline)"))
         delta = _number(best, DELTA)
         if relative is None and delta is None:
             sources = {row.entry.source_key: row.entry.system for row in board.rows if row.entry.is_baseline}

@@ -58,9 +58,10 @@ class BoardCard:
     def direction(self) -> str:
         """CSS class of the difference, empty unless it is significant."""
         summary = self.board.summary
-        if summary is None or summary.baseline_tied or not summary.statement.better:
+        if summary is None or not summary.statement.better:
             return ""
-        return direction(summary.relative, self.board.measure) + lost_class(summary.statement)
+        lost = lost_class(summary.statement)
+        return "" if summary.baseline_tied and not lost else direction(summary.relative, self.board.measure) + lost
 
     @property
     def significance(self) -> str:

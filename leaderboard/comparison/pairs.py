@@ -101,8 +101,7 @@ def run_tests(requests: Sequence[TestRequest], permutations: int) -> dict[TestRe
     # The evaluations of an entry never change: new judgments create new entries.
     keys = {request: f"{request.entries} {request.measure} {permutations} {SEED}" for request in requests}
     results = comparisons.get_many(keys.values())
-    missing_requests = [request for request, key in keys.items() if key not in results]
-    if missing_requests:
+    if missing_requests := [request for request, key in keys.items() if key not in results]:
         entries = entries_with_values(pk for request in missing_requests for pk in request.entries)
         new_results: dict[str, list[tuple[Any, ...]]] = {}
         for request in missing_requests:

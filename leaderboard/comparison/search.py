@@ -128,7 +128,8 @@ def similar_words(query: str) -> list[str]:
     names = [family.label for family in FAMILIES.values()]
     for rows in (Benchmark.objects.all(), Dataset.objects.listed(), _public_systems()):
         names += rows.values_list("name", flat=True)
-    return similar(query, chain((word.lstrip("+") for name in names for word in re.split("[ /()]", name)), names))
+    words = (word.lstrip("+") for name in names for word in re.split("[ /()]", name))
+    return similar(query, chain(words, names), cutoff=0.72)
 
 
 #: Functions that return the names of existing pages, by the first part of their addresses.

@@ -1,4 +1,4 @@
-"""Differences from the baseline: of a few systems on each dataset, or of all systems on one dataset."""
+"""Differences from the baseline: of all systems, or of selected systems on each dataset of a benchmark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from leaderboard.results.significance.statements import differs
 from leaderboard.results.significance.types import EntryCertainty
 
 _BAND = {"fillcolor": "var(--tint-strong)", "line_width": 0, "layer": "below"}
-#: Maximum number of systems side by side, and the number shown by default.
+#: Maximum number of systems side by side.
 MAX_SYSTEMS = 4
 NOTHING_TO_COMPARE = "No system of this view can be compared with a baseline of its own source and version."
 
@@ -183,7 +183,7 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
         row
         for row in drawing.comparable_rows(board)
         if not row.entry.is_baseline
-        and row.entry.slug in slugs
+        and (not slugs or row.entry.slug in slugs)
         and any(drawing.value(row, dataset.slug) is not None for dataset in datasets)
     ]
     rows = drawing.select_rows(rows, slugs, MAX_SYSTEMS)

@@ -146,7 +146,7 @@ def build(request: FigureRequest) -> Plot:
     drawn_systems = {row.entry.slug for row in rows}
     omitted_rows = [row for row in scored_rows.rows if row.entry.slug not in drawn_systems]
     setting = "" if axis in ("parameters", *STATED_AXES) else " on this hardware"
-    notes = drawing.omission_note(omitted_rows, f"no {cost_name}{setting}")
+    notes = drawing.omission_note(omitted_rows, f"no reliable {cost_name}{setting}")
     return Plot(
         data=[*frontier_traces, *reference, *traces],
         layout=go.Layout(height=440, xaxis=x_axis, yaxis=y_axis, legend_itemsizing="constant", **labels),

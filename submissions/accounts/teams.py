@@ -99,8 +99,7 @@ def rename_team(team: Team, name: str) -> None:
 def set_profile(person: User, name: str, team_name: str) -> None:
     """Store the user's name and the name of their first team, which is renamed only if the name differs."""
     team = personal_team(person)
-    is_renamed = team.name != team_name
-    if is_renamed:
+    if is_renamed := team.name != team_name:
         # Boards are always locked before users.
         lock_boards(boards_of_team(team.pk))
     person.name = name

@@ -10,8 +10,9 @@ from django.http import HttpRequest
 from django.utils.html import format_html_join
 
 from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin, get_reason
-from leaderboard.admin.pages import Operation, ReviewAdmin
-from leaderboard.admin.results import EntryAdmin
+from leaderboard.admin.pages import ActionRefused, Operation, ReviewAdmin
+from leaderboard.admin.results import MODERATES, EntryAdmin
+from leaderboard.core.audit import actor
 from submissions.models import Flag, QuotaException, QuotaUse
 from submissions.quotas.ledger import flag_details, refund_unit, settle_flag
 from submissions.quotas.probes import differing_queries
@@ -78,9 +79,14 @@ def _settle_row(flag: Flag, _: object, state: Flag.State) -> str:
 
 def _quarantine_row(flag: Flag, values: Mapping[str, Any]) -> str:
     """Confirm a flag, and quarantine the results of its run that the board shows."""
-    for entry in flag.dataset.entries.public().filter(submission_reference=flag.submission_id):
-        EntryAdmin.quarantine.run(entry, values)
-    return _settle_row(flag, values, state=Flag.State.CONFIRMED)
+    person = actor().person
+    if person is None or not person.has_perm(MODERATES):
+        raise ActionRefused("You do not have permission to quarantine results. Choose “Confirm”.")
+    entries = flag.dataset.entries.public().filter(submission_reference=flag.submission_id)
+    sentences = [EntryAdmin.quarantine.run(entry, values) for entry in entries]
+    if not sentences:
+        raise ActionRefused(f"{flag}: the board does not show the result. Choose “Confirm”.")
+    return " ".join([*sentences, _settle_row(flag, values, state=Flag.State.CONFIRMED)])
 
 
 @admin.register(Flag)
@@ -115,6 +121,9 @@ class FlagAdmin(ReviewAdmin):
     def change_context(self, obj: Flag) -> dict[str, Any]:
         return {"differing_queries": differing_queries(obj)}
 
+    def get_board_ids(self, key: Any) -> Iterable[int]:
+        return Flag.objects.filter(pk=key).values_list("dataset_id", flat=True)
+
     def acts(self, obj: Flag) -> Iterable[str]:
         return self.actions if obj.state == Flag.State.OPEN else ()
 
@@ -136,6 +145,7 @@ class FlagAdmin(ReviewAdmin):
     )
     quarantine = replace(
         EntryAdmin.quarantine,
+        permission="submissions.change_flag",
         run=_quarantine_row,
         short_description="Confirm and quarantine: remove the result from the ranking with a public reason",
         title="Confirm flags and quarantine results",

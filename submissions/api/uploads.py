@@ -257,8 +257,7 @@ class UploadsView(_TusView):
         length = parse_byte_count(request, "Upload-Length")
         metadata_header = request.headers.get("Upload-Metadata", "")
         metadata = parse_metadata(metadata_header)
-        has_body = body_length(request._request) != 0
-        if has_body:
+        if has_body := body_length(request._request) != 0:
             require_content_type(request)
         name, kind = parse_file(metadata)
         upload = service.begin_upload(

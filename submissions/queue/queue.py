@@ -271,8 +271,7 @@ def requeue(job: Job, *, counts_attempt: bool, delay: timedelta = timedelta(0), 
     attempts = job.attempts if counts_attempt else job.attempts - 1
     delay = BACKOFF[min(attempts, len(BACKOFF)) - 1] if counts_attempt else delay
     changes: dict[str, Any] = {"attempts": attempts, "not_before": Now() + delay if delay else None}
-    has_moved = advance(job.pk, waiting_state(job), fence=job.fence, unless_cancelled=True, line=line, **changes)
-    if has_moved:
+    if has_moved := advance(job.pk, waiting_state(job), fence=job.fence, unless_cancelled=True, line=line, **changes):
         wake_worker(job.queue)
     return has_moved or end_cancelled(job)
 

@@ -9,7 +9,6 @@ from operator import itemgetter
 from typing import Any
 
 from evaluation.runs.similarity import (
-    DEPTH,
     RunFingerprints,
     Signature,
     compare,
@@ -17,7 +16,6 @@ from evaluation.runs.similarity import (
     linked_submissions,
 )
 from leaderboard.core.storage.runs import StoredRun, run_path
-from leaderboard.datasets.derived_files import ranked_documents
 from leaderboard.datasets.qrels import scoring_target, topic_texts
 from leaderboard.models import Evaluation, Qrels, Run, Visibility
 from submissions.models import Flag, Job, RunSignature, Submission
@@ -83,33 +81,26 @@ def flag_suspicious_run(
     ]
 
 
-def differing_queries(flag: Flag) -> list[tuple[str, str, bool, list[list[str]]]]:
+def differing_queries(flag: Flag) -> list[tuple[str, str, bool]]:
     """Return id and text of each query that both compared runs answer with different first documents.
 
-    The third value is true if only their order differs; these queries come last. The fourth is the first documents of
-    each run, in the order of submission. The list is empty unless the queries are public and both runs are of the same
-    version.
+    The last value is true if only their order differs; these queries come last. The list is empty unless the queries
+    are public and both runs are of the same version.
     """
-    compared_runs, dataset = flag.compared_runs(), flag.dataset
-    signatures = RunSignature.objects.filter(submission__in=compared_runs, run__version__dataset=dataset)
+    signatures = RunSignature.objects.filter(submission__in=flag.compared_runs(), run__version__dataset=flag.dataset)
     rows = {row.submission_id: row for row in signatures.select_related("run__version").order_by("pk")}
     versions = {row.run.version for row in rows.values()}
-    if len(rows) < 2 or len(versions) > 1 or dataset.queries_visibility != Visibility.PUBLIC:
+    if len(rows) < 2 or len(versions) > 1 or flag.dataset.queries_visibility != Visibility.PUBLIC:
         return []
-    version, sides = versions.pop(), [rows[run.pk] for run in compared_runs]
-    topics = sorted(topic_texts(version.topics_sha256).items(), key=lambda topic: topic[0].encode())
-    first, second = (Signature.unpack(bytes(row.tops)) for row in sides)
+    topics = sorted(topic_texts(versions.pop().topics_sha256).items(), key=lambda topic: topic[0].encode())
+    first, second = (Signature.unpack(bytes(row.tops)) for row in rows.values())
     if not len(topics) == len(first.sets) == len(second.sets):
         return []
     differs = (first.sets != 0) & (second.sets != 0) & (first.ordered != second.ordered)
-    topic_rows = zip(topics, differs, first.sets == second.sets, strict=True)
-    excluded, runs = version.excluded_sha256, [row.run for row in sides]
-    queries = [
-        (*topic, bool(same), [ranked_documents(run, topic[0], DEPTH, dataset, excluded) or [] for run in runs])
-        for topic, is_different, same in topic_rows
-        if is_different
-    ]
-    return sorted(queries, key=itemgetter(2))
+    rows_of_topics = zip(topics, differs, first.sets == second.sets, strict=True)
+    return sorted(
+        ((*topic, bool(same)) for topic, is_different, same in rows_of_topics if is_different), key=itemgetter(2)
+    )
 
 
 def _nearest_earlier(

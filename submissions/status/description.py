@@ -406,8 +406,10 @@ class SubmissionStatus:
                 stages[done_count] = Stage(stage.name, "current", None, label, stage.duration, tally and stage.note)
             elif is_lost:
                 lost = lost_jobs[0].state
-                name = _("Scoring failed") if lost == State.FAILED else lost.label.capitalize()
-                stages[done_count] = Stage(name, "failed" * (lost != State.CANCELLED), max(ends, default=None))
+                is_failed_scoring = (lost, stage.name) == (State.FAILED, _("Scored"))
+                name = _("Scoring failed") if is_failed_scoring else lost.label.capitalize()
+                state = "" if lost == State.CANCELLED else "failed"
+                stages[done_count] = Stage(name, state, max(ends, default=None))
             elif any(map(is_held, entries)):
                 stages[done_count] = Stage(stage.name, "", note=_("withheld: no significant change"))
         return stages

@@ -12,7 +12,7 @@ _SYNONYMS = {
 }  # fmt: skip
 
 
-def similar(text: str, choices: Iterable[str], limit: int = MAX_SUGGESTED, cutoff: float = 0.72) -> list[str]:
+def similar(text: str, choices: Iterable[str], limit: int = MAX_SUGGESTED, cutoff: float = 0.6) -> list[str]:
     """Return the choices that are spelled like a text, ignoring case, most similar first.
 
     `cutoff` is the least similarity, as in `difflib.get_close_matches`.

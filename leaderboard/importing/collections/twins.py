@@ -100,8 +100,7 @@ def _check_content(
     texts = _normalized_texts(path_of(Area.FILES, twin.current_version.queries_sha256), open_topics)
     words = set(texts.values()) - {""}
     hidden_texts = _normalized_texts(queries, judgements.qrels.query_ids)
-    shared_topics = [topic for topic, text in hidden_texts.items() if topic in texts or text in words]
-    if shared_topics:
+    if shared_topics := [topic for topic, text in hidden_texts.items() if topic in texts or text in words]:
         count_text = "1 topic is" if len(shared_topics) == 1 else f"{len(shared_topics):,} topics are"
         yield problem(
             "twin_topics",

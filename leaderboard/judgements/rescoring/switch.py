@@ -192,8 +192,7 @@ def moved_entries(rescore: Rescore) -> tuple[list[MovedEntry], list[UnmovedEntry
         return all(item.qrels_id != rescore.from_qrels_id for item in entry_evaluations(entry))
 
     for entry in sorted(entries, key=repeats):
-        reason = _reason_to_stay(entry, rescore, new_evaluations, used_ids)
-        if reason:
+        if reason := _reason_to_stay(entry, rescore, new_evaluations, used_ids):
             outcomes[entry.pk] = UnmovedEntry(entry, reason)
         else:
             move = _move_entry(entry, rescore, new_evaluations)

@@ -71,7 +71,7 @@ class Site:
         group.start(services.web(self._port, environment))
         with _supervised_database():
             has_initial_data = bootstrap.is_ready()
-        if has_initial_data:  # The other processes would delay the first page by half.
+        if has_initial_data:  # Starting all processes at once delays the first page.
             self._wait_until_ready(group)
         group.start(
             services.queue_worker("score", "scorer", environment),

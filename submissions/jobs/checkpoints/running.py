@@ -339,7 +339,7 @@ def shard_job(job: Job, lease: Lease) -> None:
     if shard is None or shard.done_at is not None:
         raise Cancelled  # another job encodes the shard, or has done so
     begin(job, State.RETRIEVING, "loading")
-    encoding = WARM_ENCODER.encoding
+    encoding = WARM_ENCODER.encoding  # These columns of an encoding never change.
     if encoding is None or encoding.pk != shard.encoding_id:
         encoding = Encoding.objects.select_related("checkpoint__team", "version").get(pk=shard.encoding_id)
     shard.encoding = encoding

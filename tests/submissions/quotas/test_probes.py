@@ -68,12 +68,8 @@ def test_a_flag_lists_the_queries_that_differ_if_they_are_public(
     Dataset.objects.update(queries_visibility=Visibility.PUBLIC)
     query, version = list(QUERIES)[1], DatasetVersion.objects.get(dataset=secret)
     text = topic_texts(version.topics_sha256)[query]
-    [(*found, (earlier, later))] = differing_queries(Flag.objects.get())
-    assert found == [query, text, False]
-    assert (earlier, later) == (list(DOCUMENTS[:10]), list(DOCUMENTS[640:650]))
-    shown = admin_client.get(page).content.decode()
-    assert f"<code>{query}</code> {text}" in shown
-    assert shown.index(f"<mark>{earlier[0]}</mark>") < shown.index(f"<mark>{later[0]}</mark>")
+    assert differing_queries(Flag.objects.get()) == [(query, text, False)]
+    assert f"<code>{query}</code> {text}" in admin_client.get(page).content.decode()
     Dataset.objects.update(queries_visibility=Visibility.CURATORS)
     assert differing_queries(Flag.objects.get()) == []
     assert "those that differ are not listed" in admin_client.get(page).content.decode()
