@@ -14,7 +14,7 @@ from pathlib import Path
 from evaluation.collections.excerpts import DocumentTexts, write_document_texts
 from evaluation.core.problems import InvalidContent
 from evaluation.judgements.qrels import read_excluded
-from evaluation.runs.top_documents import TopDocuments, displayed_documents, sort_by_query, write_top_documents
+from evaluation.runs.top_documents import TopDocuments, sort_by_query, write_top_documents
 from leaderboard.core.storage.runs import run_path
 from leaderboard.core.storage.store import Area, atomic_write, local_path, path_of
 from leaderboard.models import Dataset, Run, Visibility
@@ -48,15 +48,6 @@ def top_documents(run: Run, excluded: str = "") -> TopDocuments | None:
     if not path.exists() and (run.size > QUICK_RUN_BYTES or not _try_create(lambda: prepare_run(run.sha256, excluded))):
         return None
     return _top_documents(path)
-
-
-def ranked_documents(run: Run, query_id: str, depth: int, dataset: Dataset, excluded: str) -> list[str] | None:
-    """Return the first documents of a run for a query, as they are scored; None if `top_documents` returns None."""
-    run_documents = top_documents(run, excluded)
-    if run_documents is None:
-        return None
-    documents, drop = run_documents.get_documents(query_id), dataset.drop_self_matches
-    return displayed_documents(documents, query_id, depth=depth, drop_self_matches=drop)
 
 
 def excerpts(dataset: Dataset) -> DocumentTexts | None:

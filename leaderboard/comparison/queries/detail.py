@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 from django.utils.translation import gettext as _
 
 from evaluation.collections.excerpts import Excerpt
+from evaluation.runs.top_documents import displayed_documents
 from leaderboard.boards.state import Parameters, build_query, choice, last_value
 from leaderboard.comparison.queries.collection import OpenCollection, query_url
 from leaderboard.comparison.queries.responses import ShownResponse, shown_responses
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import canonical_name
 from leaderboard.core.text import numbers
-from leaderboard.datasets.derived_files import excerpts, ranked_documents
+from leaderboard.datasets.derived_files import excerpts, top_documents
 from leaderboard.datasets.qrels import open_answers
 from leaderboard.models import REFERENCE_TYPES, Entry, Run
 from leaderboard.results.records import entries_with_values, entry_evaluations, measure_values
@@ -155,10 +156,15 @@ def _top_documents(
     collection: OpenCollection, selected_entries: Sequence[Entry], query_id: str
 ) -> dict[int, list[str] | None]:
     """Return the query's top documents in each entry's run, by entry id; None if the run is not prepared for pages."""
-    dataset, excluded = collection.dataset, collection.excluded_sha256
-    return {
-        entry.pk: ranked_documents(first_run(entry), query_id, DEPTH, dataset, excluded) for entry in selected_entries
-    }
+    documents_by_entry: dict[int, list[str] | None] = {}
+    drop = collection.dataset.drop_self_matches
+    for entry in selected_entries:
+        run_documents = top_documents(first_run(entry), collection.excluded_sha256)
+        documents_by_entry[entry.pk] = None
+        if run_documents is not None:
+            ranking = run_documents.get_documents(query_id)
+            documents_by_entry[entry.pk] = displayed_documents(ranking, query_id, depth=DEPTH, drop_self_matches=drop)
+    return documents_by_entry
 
 
 def _rankings(selected_entries: Sequence[Entry], measure: str, row: int) -> list[QueryRanking]:
