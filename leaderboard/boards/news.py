@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from django.core.paginator import Page, Paginator
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
-from evaluation.core.problems import format_count
 from leaderboard.core import anonymity
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
@@ -106,8 +105,7 @@ def _merge_imports(items: Iterable[Item]) -> list[Item]:
 def _merged_item(results: Sequence[Item]) -> Item:
     """Return one item for several results on a dataset, newest first; it names the newest best result."""
     best = next((result for result in results if result.new_best), None)
-    note = format_count(len({result.system_slug for result in results}), "system")
-    note += f", the best is {best.system} with {best.note}" if best else ""
+    note = f"{len(results)} in all" + (f", the best is {best.system} with {best.note}" if best else "")
     return (best or results[0])._replace(label="New results", system="", system_slug="", note=note, team="")
 
 

@@ -68,7 +68,7 @@ def test_results_of_an_import_are_one_item_for_each_dataset() -> None:
     System.objects.filter(name="Second").update(participant="H2oloo")
     (day,) = news.group_by_day(news.news_page(1)[1])
     assert [(item.title, item.new_best) for item in day.items] == [
-        ("New results, Set: 4 systems, the best is Second with nDCG@10 0.600, +0.350 over BM25", True),
+        ("New results, Set: 4 in all, the best is Second with nDCG@10 0.600, +0.350 over BM25", True),
         ("New result, Alone on Other: nDCG@10 0.500", False),
     ]
 
