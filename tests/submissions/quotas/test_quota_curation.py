@@ -155,6 +155,21 @@ def test_a_confirmed_run_is_quarantined_with_a_public_reason(
     assert (entry.visibility, entry.moderation_reason) == ("quarantined", "changes one query at a time")
 
 
+def test_a_flag_stays_open_if_its_result_is_not_quarantined(
+    desk: Client, carol: User, secret: Dataset, sent: Submission
+) -> None:
+    """Because the board does not show the result, or the curator may not moderate results."""
+    flag = make_flag(sent, secret)
+    page = act(desk, "flag", "quarantine", flag, confirmed="yes", why="a probe").content.decode()
+    assert "the board does not show the result" in page
+    carol.groups.clear()
+    carol.user_permissions.set(Permission.objects.filter(codename__in=["change_flag", "view_flag"]))
+    page = act(desk, "flag", "quarantine", flag, confirmed="yes", why="a probe").content.decode()
+    assert "You do not have permission to quarantine results." in page
+    flag.refresh_from_db()
+    assert flag.state == "open"
+
+
 def test_a_flag_shows_both_runs_in_the_order_of_submission_with_their_scores(
     desk: Client, secret: Dataset, sent: Submission
 ) -> None:
