@@ -1,7 +1,7 @@
 """Short names, and statements on certainty for boards, system pages, comparisons, submissions, notices, and exports.
 
-*Significant* refers to the row's own test against the baseline. *Not separable from the best* refers to the tests of
-all pairs on the board.
+*Significant* refers to the row's test against the baseline, also after correction for multiple comparisons. *Not
+separable from the best* refers to the tests of all pairs on the board.
 """
 
 from collections.abc import Callable
