@@ -7,13 +7,13 @@ from operator import attrgetter
 from typing import Any
 from urllib.parse import urlencode
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
-from evaluation.text.languages import known_language_code
+from evaluation.text.languages import known_language_code, language_name
 from leaderboard.boards.state import choice
 from leaderboard.comparison.leaders import BoardCard, board_cards, standing_lines
 from leaderboard.comparison.search import KINDS, ROLLING_BENCHMARKS, distinguish, read_query, search, similar_words
@@ -63,12 +63,20 @@ SORTS: Mapping[str, tuple[str, Callable[[BoardCard], Any]]] = {
 }
 
 
-def _excluding_filters(card: BoardCard, chosen: Mapping[str, str], words: str) -> list[str]:
+def _excluding_filters(card: BoardCard, selections: Mapping[str, str], words: str) -> list[str]:
     """Return the names of the filters that exclude a card: facets, and `q` if a word is missing from its texts."""
     facts = [card.about.get(name) or "" for name in ("name", "task", "domain", "language")]
     text = " ".join([*facts, card.judgements, card.board.summary.name if card.board.summary else ""]).casefold()
-    names = [name for name, value in chosen.items() if FACETS[name][1](card) != value]
+    names = [name for name, value in selections.items() if FACETS[name][1](card) != value]
     return names if all(word in text for word in words.casefold().split()) else [*names, "q"]
+
+
+def _describe_removal(query: QueryDict, name: str, value: str, matches: int) -> tuple[str, int, str]:
+    """Return the filter's text (`Language: German`), the number of datasets without it, and the page without it."""
+    label = FACETS[name][0] if name in FACETS else "Words"
+    fields = [pair for pair in query.items() if pair[0] != name and pair[1]]
+    value = language_name(value) if name == "language" else value
+    return f"{label}: {value}", matches, f"/benchmarks/?{urlencode(fields)}".rstrip("?")
 
 
 def _list_variant(request: HttpRequest) -> PageVariant:
@@ -82,21 +90,21 @@ def _list_variant(request: HttpRequest) -> PageVariant:
 def leaderboards(request: HttpRequest) -> HttpResponse:
     """List all boards, filtered by words and facets: datasets, and benchmarks with one of these datasets."""
     cards, words = board_cards(), read_query(request.GET.get("q", ""))
-    fields, sort = request.GET.dict(), choice(request.GET, "sort", SORTS)
+    sort = choice(request.GET, "sort", SORTS)
     facets: list[tuple[str, str, list[tuple[str, int]], str]] = []
     for name, (label, value) in FACETS.items():
         counts = Counter(filter(None, map(value, cards.datasets)))
         code = known_language_code(request.GET.get(name, "")) if name == "language" else ""
         selection = code if code in counts else choice(request.GET, name, sorted(counts))
         facets.append((name, label, sorted(counts.items()), selection))
-    chosen = {name: selection for name, *_, selection in facets if selection}
-    excluding = {card.about["pk"]: _excluding_filters(card, chosen, words) for card in cards.datasets}
-    visible_cards = [card for card in cards.datasets if not excluding[card.about["pk"]]]
+    selections = {name: selection for name, *_, selection in facets if selection}
+    excluding_filters = {card.about["pk"]: _excluding_filters(card, selections, words) for card in cards.datasets}
+    visible_cards = [card for card in cards.datasets if not excluding_filters[card.about["pk"]]]
     visible_cards.sort(key=SORTS[sort or "name"][1])
-    visible_ids = {dataset for dataset, names in excluding.items() if names in ([], ["q"])}
-    benchmarks = [card for card in cards.benchmarks if not chosen or card.about["datasets"] & visible_ids]
+    visible_ids = {dataset for dataset, names in excluding_filters.items() if names in ([], ["q"])}
+    benchmarks = [card for card in cards.benchmarks if not selections or card.about["datasets"] & visible_ids]
     benchmarks = [card for card in benchmarks if not _excluding_filters(card, {}, words)]
-    removable = Counter(names[0] for names in excluding.values() if len(names) == 1).most_common(1)
+    removable_filters = Counter(names[0] for names in excluding_filters.values() if len(names) == 1)
     context = {
         "section": "leaderboards",
         "benchmarks": sorted(benchmarks, key=SORTS[sort][1]) if sort else benchmarks,
@@ -106,8 +114,11 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
         "any": bool(cards.datasets),
         "rolling_benchmarks": ROLLING_BENCHMARKS.all(),
         "facets": facets,
-        "filtered": bool(chosen or words),
-        "removable": [(fields.pop(name), number, urlencode(fields)) for name, number in removable],
+        "filtered": bool(selections or words),
+        "removable_filters": [
+            _describe_removal(request.GET, name, selections.get(name, words), matches)
+            for name, matches in removable_filters.most_common(1)
+        ],
         "sorts": [(name, label) for name, (label, _) in SORTS.items()],
         "sort": sort,
         "collections": len(public_overlaps().datasets),

@@ -132,8 +132,11 @@ def test_boards_are_listed_by_facets_and_reported_ones_are_folded(client: Client
     assert "Open one" in text(client.get("/benchmarks/?language=de").content.decode())
     german_hidden = client.get("/benchmarks/?language=de&judgements=hidden").content.decode()
     assert "No datasets match these filters" in german_hidden
-    assert "The filter “de” excludes 1 dataset that matches the others." in one_line(german_hidden)
+    assert "Without the filter “Language: German”, 1 dataset matches." in one_line(german_hidden)
     assert '<a class="button" href="/benchmarks/?judgements=hidden">Remove this filter</a>' in one_line(german_hidden)
+    page = one_line(client.get("/benchmarks/?language=&q=elsewhere").content.decode())
+    assert "Without the filter “Words: elsewhere”, " in page
+    assert '<a class="button" href="/benchmarks/">Remove this filter</a>' in page
     page = one_line(client.get("/benchmarks/?language=de&judgements=hidden&q=elsewhere").content.decode())
     assert '<a class="button" href="/benchmarks/">Remove all filters</a>' in page
     Benchmark.objects.create(slug="german", name="German").members.create(dataset=Dataset.objects.get(language="de"))

@@ -223,7 +223,10 @@ def test_a_system_of_another_team_is_found_unless_a_team_is_chosen(
 
 
 def test_the_page_says_that_no_worker_scores_runs(demo: Dataset, signed_in: Client) -> None:
-    assert "No worker can score runs now" in signed_in.get("/submit/").content.decode()
+    assert "You can submit: your run waits" in signed_in.get("/submit/").content.decode()
+    assert "No worker can score runs now" in (anonymous := Client().get("/submit/").content.decode())
+    assert "You can check a run. Submitted runs wait" in anonymous
+    assert "You can submit" not in anonymous
     now = Worker.objects.database_now()
     Worker.objects.create(name="w", queues=["score"], started_at=now, seen_at=now)
     assert "No worker can score runs now" not in signed_in.get("/submit/").content.decode()
