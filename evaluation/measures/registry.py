@@ -247,7 +247,7 @@ _RESPONSE_FAMILIES = (
         "2 · P · R / (P + R) over words; the maximum over correct answers", _SQUAD,
     ),
     _AnswerFamily(
-        "AnswerIn", formulas.ResponseScore("AnswerIn"), ResponseReference(references.has_answer),
+        "AnswerIn", formulas.ResponseScore("AnswerIn"), ResponseReference(references.answer_containment),
         "Whether the answer contains a correct answer, compared by tokens as in Answer@k.",
         "1 if the tokens of a correct answer are consecutive in the answer, else 0", f"{_DPR}, section 5",
     ),

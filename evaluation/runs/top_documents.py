@@ -70,7 +70,7 @@ def _read_first(run: Path, depth: int, excluded: Qrels | None) -> bytes:
 
 
 class TopDocuments:
-    """Reader of a file of `write_top_documents`: ids as `str`, best first, at most `STORED_DEPTH` per query."""
+    """Reader of a file written by `write_top_documents`: ids as `str`, best first, at most `STORED_DEPTH` per query."""
 
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:

@@ -140,6 +140,9 @@ class _Answers:
         return min(ends, default=0)
 
 
+_AnswersByQuery = Mapping[str, _Answers]
+
+
 @dataclass(frozen=True)
 class AnswerTexts:
     """Files of the answers (`answers.jsonl`) and, for measures that read texts, `corpus.jsonl` (optionally gzip)."""
@@ -434,13 +437,13 @@ def _squad_words(text: str) -> list[str]:
     return [word for word in re.split(r"\s+|(?<!\w)(?:a|an|the)(?!\w)", kept) if word]
 
 
-def exact_match(queries: Sequence[str], responses: Mapping[str, Any], answers: Mapping[str, _Answers]) -> list[float]:
+def exact_match(queries: Sequence[str], responses: Mapping[str, Any], answers: _AnswersByQuery) -> list[float]:
     """Return 1 for an answer that equals a correct one after normalization, otherwise 0: Rajpurkar et al. (2016)."""
     pairs = ((responses.get(query), answers.get(query)) for query in queries)
     return [_best_match(*pair, lambda left, right: float(left == right)) for pair in pairs]
 
 
-def answer_f1(queries: Sequence[str], responses: Mapping[str, Any], answers: Mapping[str, _Answers]) -> list[float]:
+def answer_f1(queries: Sequence[str], responses: Mapping[str, Any], answers: _AnswersByQuery) -> list[float]:
     """Return the highest F1 of words over the correct answers: Rajpurkar et al. (2016), section 6.1."""
 
     def overlap(left: list[str], right: list[str]) -> float:
@@ -469,8 +472,11 @@ def _best_match(response: Any, correct: _Answers | None, compare: Callable[[list
     return max((compare(words, _squad_words(each)) for each in correct.texts), default=0.0)
 
 
-def has_answer(queries: Sequence[str], responses: Mapping[str, Any], answers: Mapping[str, _Answers]) -> list[float]:
-    """Return 1 for an answer that contains a correct one, otherwise 0: Karpukhin et al. (EMNLP 2020), section 5."""
+def answer_containment(queries: Sequence[str], responses: Mapping[str, Any], answers: _AnswersByQuery) -> list[float]:
+    """Return, for each query, 1 if the answer contains a correct one, otherwise 0.
+
+    Source: Karpukhin et al. (EMNLP 2020), section 5.
+    """
     clock, values = _Clock(), []
     for query in queries:
         text, correct = responses[query].answer if query in responses else "", answers.get(query, _Answers())
@@ -479,14 +485,12 @@ def has_answer(queries: Sequence[str], responses: Mapping[str, Any], answers: Ma
     return values
 
 
-def calibration_error(
-    queries: Sequence[str], responses: Mapping[str, Any], answers: Mapping[str, _Answers]
-) -> list[float]:
+def calibration_error(queries: Sequence[str], responses: Mapping[str, Any], answers: _AnswersByQuery) -> list[float]:
     """Return |accuracy - confidence| of each query's bin, over ten bins of confidence: Guo et al. (2017).
 
     The confidence of an empty answer is 0 unless it is stated.
     """
-    correct = has_answer(queries, responses, answers)
+    correct = answer_containment(queries, responses, answers)
     given = (responses.get(query) for query in queries)
     stated = [each.confidence if each and (each.confidence or each.answer.strip()) else 0.0 for each in given]
     bins = [next(number for number in range(1, 11) if confidence * 10 <= number) for confidence in stated]

@@ -240,9 +240,8 @@ def changes_since(instance: models.Model, history: int) -> list[str]:
         time = format_moment(record.history_date)
         reason = f" (“{record.history_change_reason}”)" if record.history_change_reason else ""
         description = "; ".join(f"{change['field']} from {change['old']} to {change['new']}" for change in changes)
-        sentences.append(
-            f"{record.history_user or 'The site'} changed it at {time}{reason}: {description or 'its rows'}."
-        )
+        author = record.history_user or "The site"
+        sentences.append(f"{author} changed it at {time}{reason}: {description or 'its rows'}.")
     return sentences
 
 
@@ -289,7 +288,8 @@ class CurationForm(forms.ModelForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Add suggestions and the version token, and require a reason if the admin page requires one."""
-        super().__init__(*args, **{"label_suffix": "", **kwargs})
+        kwargs.setdefault("label_suffix", "")
+        super().__init__(*args, **kwargs)
         for name in SUGGESTED_FIELDS.get(type(self.instance), ()):
             if name in self.fields:
                 attributes = self.fields[name].widget.attrs

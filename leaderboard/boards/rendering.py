@@ -81,7 +81,9 @@ def render_rows(
     may_pin: bool = False,
     exact: bool = False,
 ) -> SafeString:
-    """Return all rows as HTML, with a `<tbody>` per block, and the figure as a row between them.
+    """Return all rows as HTML, with a `<tbody>` per block, and the figure as a row.
+
+    The figure follows the first five rows, or is at the end if fewer than four rows would follow it.
 
     `widths` are those of `spread_widths`. `unpin` has, by slug of a pinned system, the URL of the view without
     its pin. `may_pin` adds a pin button to other rows. Scores have three decimals unless `exact`.

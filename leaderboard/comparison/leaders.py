@@ -1,7 +1,7 @@
 """Summaries of all boards: the leader, its lead, how many systems cannot be separated from it, and the last change."""
 
 import datetime
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -67,7 +67,7 @@ class BoardCard:
     def significance(self) -> str:
         """Whether the difference is significant, or that it is not tested; empty without a difference.
 
-        It includes the corrected p-value if it is known and decides.
+        The Holm-corrected p-value follows if the statement depends on it.
         """
         if self.board.summary is None or not self.delta:
             return ""
@@ -113,24 +113,18 @@ def board_cards(*, with_reported: bool = True) -> BoardCards:
         if row["pk"] in datasets and (with_reported or row["takes_runs"])
         for ranked in [pages.ranked_dataset(members[row["pk"]], rows, board_statements[row["pk"]], state)]
     ]
-    members_by_benchmark: dict[int, list[Member]] = {}
+    members_by_benchmark: defaultdict[int, list[Member]] = defaultdict(list)
     memberships = BenchmarkMember.objects.filter(dataset__in=datasets).order_by("position")
     for membership in memberships.values("benchmark_id", "dataset_id", "counted", "stand_ins"):
         dataset_id = membership["dataset_id"]
         # Use the columns that the benchmark's page reads, so that both share one cached ranking.
         facts = {**datasets[dataset_id], **membership, **_WITHOUT_JUDGING}
-        members_by_benchmark.setdefault(membership["benchmark_id"], []).append(
-            pages.read_member(facts, parts.get(dataset_id, ()))
-        )
-    certainty = {
-        dataset_id: board.certainty for dataset_id, board in board_statements.items() if board.certainty is not None
-    }
+        members_by_benchmark[membership["benchmark_id"]].append(pages.read_member(facts, parts.get(dataset_id, ())))
+    certainty = {dataset_id: board.certainty for dataset_id, board in board_statements.items() if board.certainty}
     benchmarks = Benchmark.objects.order_by("position", "name").values(
         "pk", "slug", "name", "description", "measure", "source_id", "efficiency_from_id"
     )
-    benchmark_cards = [
-        _benchmark_card(row, members_by_benchmark.get(row["pk"], []), rows, certainty) for row in benchmarks
-    ]
+    benchmark_cards = [_benchmark_card(row, members_by_benchmark[row["pk"]], rows, certainty) for row in benchmarks]
     return BoardCards(sorted(benchmark_cards, key=lambda card: -card.year), cards, len(datasets) + len(benchmark_cards))
 
 

@@ -150,7 +150,7 @@ def _render_image(match: re.Match[str]) -> str:
 
 #: Wide tables and code blocks scroll within the page and can be focused by keyboard.
 _TABLE = '<div class="table-scroll" tabindex="0" role="region" aria-label="Table {}"><table class="table is-prose">'
-#: The class of a table with two columns. On phones, its second column is below the first.
+#: Matches the class of tables with two columns, which are stacked on phones.
 _TWO_COLUMNS = re.compile(r'is-prose(?=">\s<thead>\s<tr>(?:\s<t[hd].*</t[hd]>){2}\s</tr>)')
 
 

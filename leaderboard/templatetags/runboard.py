@@ -80,12 +80,10 @@ def formula(definition: str) -> SafeString:
 @register.filter
 def size(number: int) -> str:
     """Return a number of bytes with a decimal unit, such as 1.4 MB."""
-    value = float(number)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000 or unit == "GB":
-            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
-        value /= 1000
-    raise AssertionError("unreachable")
+    power = sum(number >= limit for limit in (1e3, 1e6, 1e9))
+    value = number / 1000**power
+    decimals = 1 if power and value < 100 else 0
+    return f"{value:.{decimals}f} {('B', 'kB', 'MB', 'GB')[power]}"
 
 
 @register.filter(is_safe=True)
@@ -97,7 +95,7 @@ def with_contents(page: str) -> str:
 
 
 @register.simple_tag(takes_context=True)
-def docs_nav(context: template.Context) -> dict[str, Any]:
+def docs_navigation(context: template.Context) -> dict[str, Any]:
     """Return the documentation's sidebar, and the links to the pages before and after the current one."""
     here, groups = context["request"].path, sidebar()
     links = [link for _head, links in groups for link in links]
@@ -107,6 +105,6 @@ def docs_nav(context: template.Context) -> dict[str, Any]:
 
 
 @register.filter
-def menu(groups: list[dict[str, Any]]) -> list[tuple[str, list[Link]]]:
-    """Return the lists of the admin as groups of a sidebar."""
+def sidebar_groups(groups: list[dict[str, Any]]) -> list[tuple[str, list[Link]]]:
+    """Return the admin's app list as sidebar groups."""
     return [(group["name"], [Link(row["admin_url"], row["name"], ()) for row in group["models"]]) for group in groups]

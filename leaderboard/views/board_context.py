@@ -44,8 +44,14 @@ VIEW_LABELS = dict(zip(VIEWS, ("Score", "Δ", "Δ in %", "Rank"), strict=True))
 
 
 #: HTML of marks that the legend explains if they occur.
-_MARKS = {"up": 'class="up"', "down": 'class="down"', "lost": "is-lost", "star": "<sup>*</sup>"}
-_MARKS |= {"bar": "is-tied", "line": "is-separable"}
+_MARKS = {
+    "up": 'class="up"',
+    "down": 'class="down"',
+    "lost": "is-lost",
+    "star": "<sup>*</sup>",
+    "bar": "is-tied",
+    "line": "is-separable",
+}
 
 
 class Choice(NamedTuple):
@@ -175,6 +181,7 @@ class _BoardPage:
         board, state = self.board, self.state
         sorted_by_measure = any(sort.key in board.measures for sort in state.sorts[:1])
         slugs = [machine.slug for machine in board.machines]
+        preset = state.columns or PRESETS[:1]
         measures = (
             Choice(name if sorted_by_measure else _unless_first(name, board.measures), name, name == board.measure)
             for name in board.measures
@@ -196,11 +203,7 @@ class _BoardPage:
             ),
             "machines": _options(machines) if len(slugs) > 1 else "",
             "presets": [
-                Choice(
-                    self.link(columns=() if name == PRESETS[0] else (name,)),
-                    label,
-                    (state.columns or PRESETS[:1]) == (name,),
-                )
+                Choice(self.link(columns=() if name == PRESETS[0] else (name,)), label, preset == (name,))
                 for name, label in offered_presets(board.unhidden, state.hidden)
             ],
         }
@@ -223,10 +226,9 @@ class _BoardPage:
             if bounds.key in keys:
                 yield Choice(self.link(ranges=_toggle_range(state, bounds)), label, bounds in state.ranges)
         if latency_range.key in keys:
-            is_set = state.cpu_only and latency_range in state.ranges
-            ranges = (
-                _toggle_range(state, latency_range) if is_set or latency_range not in state.ranges else state.ranges
-            )
+            has_range = latency_range in state.ranges
+            is_set = state.cpu_only and has_range
+            ranges = state.ranges if has_range and not is_set else _toggle_range(state, latency_range)
             yield Choice(self.link(cpu_only=not is_set, ranges=ranges), "CPU under 10 ms", is_set)
 
     def _picker(self) -> SafeString:
@@ -284,14 +286,13 @@ class _BoardPage:
     def _ranges(self) -> list[tuple[str, list[SafeString]]]:
         """Return the range fields of costs and the selected measure, then the fields of all other columns."""
         bounds = {bound.key: bound for bound in self.state.ranges}
-        main_fields: list[SafeString] = []
-        other_fields: list[SafeString] = []
+        main_label, other_label = "", "Values of other columns"
+        fields: dict[str, list[SafeString]] = {main_label: [], other_label: []}
         for column in self.board.ranges:
             bound = bounds.get(column.key, Range(column.key, None, None))
             is_main = column.kind == "figure" or column.key in (self.board.measure, "mean")
-            (main_fields if is_main else other_fields).append(_range_fields(column, bound))
-        groups = (("", main_fields), ("Values of other columns", other_fields))
-        return [(label, fields) for label, fields in groups if fields]
+            fields[main_label if is_main else other_label].append(_range_fields(column, bound))
+        return [group for group in fields.items() if group[1]]
 
     def _order(self) -> dict[str, Any]:
         """Return the sort columns, the candidates for tie-breaking, and a sentence that describes the view.
@@ -376,8 +377,7 @@ class _BoardPage:
         if state.zero_shot:
             yield FilterChip("zero-shot only", self.link(zero_shot=False))
         if state.cpu_only:
-            label = "measured without a GPU; unmeasured systems are hidden"
-            yield FilterChip(label, self.link(cpu_only=False))
+            yield FilterChip("measured without a GPU; unmeasured systems are hidden", self.link(cpu_only=False))
         if state.corpus:
             yield FilterChip(f"my corpus: {state.corpus:,} documents", self.link(corpus=0))
         if state.weights:

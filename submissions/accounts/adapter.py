@@ -7,7 +7,6 @@ and the approval of accounts are stages of every sign-in.
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from functools import wraps
 from typing import Any
 from urllib.parse import urlsplit
@@ -226,10 +225,11 @@ def _is_verified(address: EmailAddress) -> bool:
 
 def _may_sign_up(address: str) -> bool:
     """Return whether the domain of the address is allowed."""
-    with suppress(ValidationError):
+    try:
         check_domain(address)
-        return True
-    return False
+    except ValidationError:
+        return False
+    return True
 
 
 class ElsewhereSignupForm(AllowedDomain, SiteLabels, SignupForm):

@@ -177,7 +177,7 @@ def readmit(submission: Submission) -> None:
 
 
 def _entry_problems(row: Round, team: Team | None, entry: RoundEntry, tags: Sequence[str | None]) -> Iterator[Problem]:
-    """Return the problems of the run's type and tag, which the round requires.
+    """Yield the problems of the run's type and tag, which the round requires.
 
     The tag must be well-formed and not used by another run of the team in the round.
     """
@@ -196,8 +196,7 @@ def _entry_problems(row: Round, team: Team | None, entry: RoundEntry, tags: Sequ
     jobs = Job.objects.filter(submission__round=row, submission__team=team).exclude(state__in=LOST_STATES)
     used_tags = {payload.get("run_tag") or payload.get("tag") for payload in jobs.values_list("payload", flat=True)}
     for tag in sorted(run_tags & used_tags):
-        message = f"Your team already has a run {tag} in {row}."
-        yield TAG_TAKEN.problem(message, "Send another tag=….")
+        yield TAG_TAKEN.problem(f"Your team already has a run {tag} in {row}.", "Send another tag=….")
 
 
 def _assign_priority(

@@ -241,7 +241,7 @@ def label_seeds(runs: Sequence[RunFile], labels: Sequence[str]) -> tuple[list[Ru
 
 
 def _set_problems(members: Sequence[RunFile]) -> Iterator[Problem]:
-    """Return the problems of a seed set's files, apart from labels: too many files, or files with the same content."""
+    """Yield the problems of a seed set's files, apart from labels: too many files, or files with the same content."""
     if len(members) > MAX_SEEDS:
         message = f"There are {len(members)} files for {members[0].dataset}."
         hint = f"Several files for one dataset are seeds of one system. Send at most {MAX_SEEDS}."
@@ -281,7 +281,7 @@ def _labels_from_names(members: Sequence[RunFile]) -> list[str]:
 
 
 def _label_problems(members: Sequence[RunFile]) -> Iterator[Problem]:
-    """Return the problems of a seed set's labels: repeated, too long, or with invalid characters."""
+    """Yield the problems of a seed set's labels: repeated, too long, or with invalid characters."""
     labels = [run.seed for run in members]
     for label in dict.fromkeys(label for label in labels if labels.count(label) > 1 and label):
         file_names = ", ".join(run.name for run in members if run.seed == label)

@@ -320,7 +320,7 @@ def settle_flag(flag: Flag, state: Flag.State) -> None:
     )
 
 
-#: Cause of each kind of flag, for the values in `details`.
+#: Format of each kind's description, filled from `Flag.details`.
 _FLAG_CAUSES = {
     Flag.Kind.FEW_QUERIES: "{answered} of {topics} queries answered",
     Flag.Kind.FEW_DOCUMENTS: "{usual_documents:g} documents for most queries",

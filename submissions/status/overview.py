@@ -229,7 +229,7 @@ def _row(name: str, now: datetime, workers: Sequence[WorkerRow], oldest: datetim
 
 
 def _job_queue_rows(now: datetime, workers: Sequence[WorkerRow]) -> Iterator[QueueRow]:
-    """Return a row for each job queue, with the numbers of waiting, delayed, and claimed jobs."""
+    """Yield a row for each job queue, with the numbers of waiting, delayed, and claimed jobs."""
     for name in Job.Queue.values:
         queue_jobs = Job.objects.filter(queue=name).order_by()
         waiting_count, oldest = _count_rows(Job.objects.waiting().filter(queue=name))
