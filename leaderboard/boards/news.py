@@ -178,7 +178,8 @@ def _import_items(change: BoardChange, old_facts: Mapping[str, Any]) -> list[Ite
     new_facts = change.facts
     if not is_public(old_facts):
         topics = ", ".join(part for part in (new_facts.get("task"), new_facts.get("domain")) if part)
-        label, note = "New dataset", topics + " (hidden judgments)" * bool(new_facts.get("hidden"))
+        judgements = "hidden judgments" if new_facts.get("hidden") else ""
+        label, note = "New dataset", f"{topics} ({judgements})" if topics and judgements else topics or judgements
     elif _takes_runs(new_facts) and not _takes_runs(old_facts):
         label, note = "Dataset opened", "now open for runs"
         if new_facts["state"] == Dataset.State.COLLECTING:
