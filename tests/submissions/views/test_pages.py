@@ -120,7 +120,7 @@ def test_a_fault_of_ours_says_sorry_and_its_id(demo: Dataset, api: Api, signed_i
     assert "fault on our side" in page
     assert "abcd1234" in page
     assert "The site does not try again by itself" not in page  # the file is no longer stored
-    assert "Submit them again" in page
+    assert "Submit the files again" in page
 
 
 def test_warnings_stay_on_the_status_page(demo: Dataset, api: Api, signed_in: Client) -> None:
