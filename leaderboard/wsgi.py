@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from time import monotonic
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 from wsgiref.util import setup_testing_defaults
 
@@ -26,9 +25,8 @@ from leaderboard.core.http.site_url import default_site_address
 from leaderboard.core.http.slow_requests import watch_body
 
 logger = logging.getLogger("runboard.faults")
-#: Maximum seconds at startup for loading boards, and again for rendering their pages; visitors trigger the
-#: rest.
-_SECONDS = 2.0
+#: Seconds at startup for loading boards of each kind; visitors trigger the rest.
+_SECONDS = 0.25
 
 
 class FaultTolerantApplication:
@@ -57,17 +55,14 @@ class FaultTolerantApplication:
         return answer
 
     def warm_up(self) -> None:
-        """Import views and load templates, boards and pages, as the first request of each process would.
+        """Import views, and load templates and some boards, as the first request of each process would.
 
         It is meant for servers that fork later, so no connection remains open. An unavailable database does not
         prevent the start.
         """
         try:
-            read = read_boards(_SECONDS)
-            end = monotonic() + _SECONDS
-            for kind, slug in dict.fromkeys((*dict(reversed(read)).items(), *read)):  # One of each kind first.
-                if monotonic() < end:
-                    self._visit(reverse(kind, args=[slug]))
+            for kind, slug in dict(reversed(read_boards(_SECONDS))).items():  # The first of each kind.
+                self._visit(reverse(kind, args=[slug]))
         except Exception:
             logger.exception("cannot preload pages for the first visitors")
         finally:

@@ -120,7 +120,7 @@ def _run_lane(next_part: Callable[[], Part], prefix: Sequence[str], failed: list
             status = subprocess.run(
                 [*prefix, *part.command],
                 cwd=ROOT,
-                env={**_environment(), **part.environment},
+                env={**os.environ, **part.environment},
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 check=False,
@@ -130,11 +130,6 @@ def _run_lane(next_part: Callable[[], Part], prefix: Sequence[str], failed: list
             print(f"=== {part.name}, {seconds:.0f} s\n{output.read()}", end="", flush=True)
         if status:
             failed.append(part.name)
-
-
-def _environment() -> dict[str, str]:
-    """Return the environment, with caching of compiled modules, because tests start hundreds of processes."""
-    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 if __name__ == "__main__":

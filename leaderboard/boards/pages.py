@@ -433,10 +433,11 @@ def _rank_once(key: str, rank: Callable[[], R]) -> R:
 
 
 def read_boards(seconds: float) -> list[tuple[str, str]]:
-    """Rank boards for about `seconds`, benchmarks first, so that they are cached. Return their kinds and slugs."""
-    end, boards_read = monotonic() + seconds, list[tuple[str, str]]()
+    """Rank boards of each kind for about `seconds`, so that they are cached. Return their kinds and slugs."""
+    boards_read = list[tuple[str, str]]()
     benchmarks, datasets = Benchmark.objects.order_by("position"), Dataset.objects.listed().order_by("pk")
     for kind, boards in (("benchmark", benchmarks), ("dataset", datasets)):
+        end = monotonic() + seconds
         for slug in boards.values_list("slug", flat=True):
             if monotonic() < end:
                 READERS[kind](slug, BoardState())
