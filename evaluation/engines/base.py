@@ -37,6 +37,8 @@ ParameterValue = str | int | float | bool
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.int64]
 Ranks = NDArray[np.uint32]
+#: Field of each row of a query, encoded lengths (fields × documents), and inverse norms of lengths (fields × 256).
+Norms = tuple[NDArray[np.uint64], NDArray[np.uint8], Floats]
 
 #: Documents per shard. Affects results slightly, because other shards mean other batches.
 SHARD_SIZE = 50_000

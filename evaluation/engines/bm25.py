@@ -51,7 +51,6 @@ from evaluation.engines.base import (
     SearchResult,
     total_size,
 )
-from evaluation.engines.index import kernels
 from evaluation.engines.index.inverted_index import IndexBuilder, InvertedIndex
 from evaluation.engines.index.term_search import K1, LANGUAGE, STEMMING, B, TermEngine, WordEngine
 from evaluation.engines.index.word_pieces import WordPieces, group_by_size
@@ -118,6 +117,8 @@ class RM3(BM25):
 
     def _write_feedback_terms(self, folder: Path) -> None:
         """Write the most frequent eligible terms of each document, and their frequencies, to two files in `folder`."""
+        from evaluation.engines.index import kernels
+
         index = self.searcher.index
         shape = index.document_count, self.parameters["feedback_terms"]
         terms = new_map(folder / TERMS_FILE, np.uint32, shape)

@@ -45,8 +45,7 @@ from numpy.typing import NDArray
 from evaluation.core.strings import Strings, StringsWriter, map_array
 from evaluation.core.writing import new_map
 from evaluation.engines import operations
-from evaluation.engines.base import Floats, Numbers, Progress, Ranks, SearchResult, ignore
-from evaluation.engines.index import kernels
+from evaluation.engines.base import Floats, Norms, Numbers, Progress, Ranks, SearchResult, ignore
 from evaluation.engines.index.ordered_ids import OrderedIds, OrderedIdsWriter
 from evaluation.text import Analyser
 from evaluation.text.words import MAX_WORD_LENGTH, words_by_classes
@@ -118,15 +117,10 @@ class _PostingsWriter:
 
     def append(self, numbers: NDArray[np.int32], offsets: Numbers, documents: Ranks, values: NDArray[Any]) -> None:
         """Append a shard's postings. `numbers` maps the shard's terms to their numbers in the whole index."""
-        kernels.append_postings(
-            numbers,
-            offsets,
-            documents,
-            values,
-            self._cursors,
-            np.asarray(self._documents),
-            np.asarray(self._values),
-        )
+        from evaluation.engines.index import kernels
+
+        outputs = np.asarray(self._documents), np.asarray(self._values)
+        kernels.append_postings(numbers, offsets, documents, values, self._cursors, *outputs)
 
     def close(self) -> None:
         self._documents.flush()
@@ -204,6 +198,8 @@ class IndexBuilder:
 
     def _invert(self) -> _Postings:
         """Return the postings of the current shard, and record the lengths and the number of its documents."""
+        from evaluation.engines.index import kernels
+
         terms = sorted(self._numbers)
         sorted_numbers = np.empty(len(terms) + 1, dtype=np.int32)
         sorted_numbers[-1] = -1  # maps stop words to -1
@@ -309,15 +305,20 @@ _MAX_CACHED_TERMS = 100_000
 class _MappedPostings:
     """Postings of an index that is open for searching.
 
-    Arrays are mapped copy-on-write, so that the files cannot be changed. `values` is the name of the second array,
-    such as "frequencies".
+    Arrays are mapped copy-on-write, so that the files cannot be changed.
     """
 
-    def __init__(self, folder: Path, values: str) -> None:
+    #: Name of the second array.
+    values_name: str
+
+    def __init__(self, folder: Path) -> None:
+        from evaluation.engines.index import kernels
+
+        kernels.load()
         self.folder = folder
         self.offsets: Numbers = map_array(folder / "offsets.npy")
         self.documents: Ranks = map_array(folder / "documents.npy")
-        self._values = map_array(folder / f"{values}.npy")
+        self._values = map_array(folder / f"{self.values_name}.npy")
         self._ids = OrderedIds(folder)
         self.ranks = self._ids.ranks
         self._sums = np.zeros(kernels.BLOCK_SIZE, np.float64)
@@ -334,22 +335,25 @@ class _MappedPostings:
         terms: NDArray[np.integer],
         weights: Floats,
         depth: int,
-        norms: kernels.Norms | None = None,
-        mask: np.uint64 = kernels.DESCENDING,
+        norms: Norms | None = None,
+        ascending: bool = False,
     ) -> tuple[Ranks, Floats]:
         """Return ranks and scores of the best `depth` documents for weighted terms.
 
-        See `kernels.search` for `norms` and `mask`.
+        See `kernels.search` for `norms`. `ascending` is the order of ids among equal scores.
         """
+        from evaluation.engines.index import kernels
+
+        mask = kernels.ASCENDING if ascending else kernels.DESCENDING
         if len(self._keys) < 2 * depth + kernels.SPARE_KEYS:
             self._keys = np.empty(2 * depth + kernels.SPARE_KEYS, np.uint64)
-        starts, ends = self.offsets[terms], self.offsets[terms + 1]
+        starts, ends = self.offsets[terms].astype(np.uint64), self.offsets[terms + 1].astype(np.uint64)
         operations.add(lambda: int((ends - starts).sum()))
         key_count = kernels.search(
             self.documents,
             self._values,
-            starts.astype(np.uint64),
-            ends.astype(np.uint64),
+            starts,
+            ends,
             weights,
             norms,
             self.ranks,
@@ -364,8 +368,10 @@ class _MappedPostings:
 class InvertedIndex(_MappedPostings):
     """A term index that is open for searching."""
 
+    values_name = "frequencies"
+
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, "frequencies")
+        super().__init__(folder)
         self.frequencies: NDArray[np.uint16] = self._values
         statistics = json.loads((folder / "statistics.json").read_text("utf-8"))
         self.document_count: int = statistics["documents"]
@@ -451,9 +457,7 @@ def _starts(counts: Numbers) -> Numbers:
 class WeightedIndex(_MappedPostings):
     """A weighted index that is open for searching."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, "weights")
-        kernels.load()
+    values_name = "weights"
 
     @property
     def nonzeros(self) -> int:

@@ -2,7 +2,7 @@
 
 They are all in this file, because numba caches machine code until the file of a function changes. Every function
 releases the GIL. Compilation takes a few seconds once per machine; machine code is cached on disk if there is a folder
-for it.
+for it. This module is imported on first use, because numba takes half of the time in which all engines are imported.
 
 The key of a search result combines the bits of the float32 score (high) with the rank of the document (low), which is
 masked by ASCENDING or DESCENDING for the order of ids among equal scores. Larger keys are better. An array of keys has
@@ -20,7 +20,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.engines.base import Floats, Numbers, Ranks
+from evaluation.engines.base import Floats, Norms, Numbers, Ranks
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -35,8 +35,6 @@ def compiled(function: Function) -> Function:
 
 
 Frequency = TypeVar("Frequency", np.uint16, np.float32)
-#: Field of each row of a query, encoded lengths (fields × documents), and inverse norms of lengths (fields × 256).
-Norms = tuple[NDArray[np.uint64], NDArray[np.uint8], Floats]
 
 #: Number of documents that are scored at a time, so that their sums stay in the processor's cache.
 BLOCK_SIZE = 8_192
@@ -371,6 +369,46 @@ def write_order_into_scores(scores: Floats) -> None:
             score -= np.float32(1e-6) * np.float32(tie_count)
         previous = score
         scores[index] = np.float32(np.floor(np.float64(score) * 1e6 + 0.5) / 1e6)
+
+
+@compiled
+def score_codes(
+    documents: Numbers,
+    starts: Numbers,
+    counts: Ranks,
+    codes: NDArray[np.uint8],
+    list_bytes: int,
+    products: Floats,
+    tables: Floats,
+    scores: Floats,
+) -> None:
+    """Fill `scores` with the MaxSim of documents, -inf for documents without vectors.
+
+    `products` (centroids × query vectors) and `tables` (pieces × values × query vectors) are inner products of the
+    query vectors with centroids and codes. The products of a document vector are a row of `products` plus rows of
+    `tables`. Without pieces, vectors are approximated by their centroids.
+    """
+    size = products.shape[1]
+    best, sums = np.empty(size, np.float32), np.empty(size, np.float32)
+    for index in range(len(documents)):
+        best[:] = -np.inf
+        start = starts[documents[index]]
+        for row in range(start, start + counts[documents[index]]):
+            number = np.int64(0)
+            for byte in range(list_bytes):
+                number |= np.int64(codes[row, byte]) << (8 * byte)
+            for query_vector in range(size):
+                sums[query_vector] = products[number, query_vector]
+            for piece in range(tables.shape[0]):
+                value = codes[row, list_bytes + piece]
+                for query_vector in range(size):
+                    sums[query_vector] += tables[piece, value, query_vector]
+            for query_vector in range(size):
+                best[query_vector] = max(best[query_vector], sums[query_vector])
+        total = 0.0
+        for query_vector in range(size):
+            total += best[query_vector]
+        scores[index] = total
 
 
 @lru_cache(maxsize=1)

@@ -23,7 +23,6 @@ from evaluation.engines.base import (
     SearchResult,
     total_size,
 )
-from evaluation.engines.index import kernels
 from evaluation.engines.index.inverted_index import DECODED_LENGTHS, FIELD_MARK, InvertedIndex
 from evaluation.text import analyser_for
 from evaluation.text.languages import known_language_code, language_code
@@ -86,6 +85,8 @@ class TermSearch:
         """
         ranks, scores = self.search(terms, weights, depth, fields)
         if self.anserini_ties:
+            from evaluation.engines.index import kernels
+
             kernels.write_order_into_scores(scores)
         return SearchResult(query_id, self.index.identifiers(ranks), scores)
 
@@ -112,7 +113,7 @@ class TermSearch:
             weights * inverse_document_frequency(totals, frequencies),
             depth,
             (fields.astype(np.uint64), index.lengths, self._inverse_norms),
-            kernels.ASCENDING if self.anserini_ties else kernels.DESCENDING,
+            ascending=self.anserini_ties,
         )
 
 
@@ -123,6 +124,8 @@ class TermEngine(Engine):
     anserini_ties = False
 
     def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
+        from evaluation.engines.index import kernels
+
         super().__init__(parameters, resources)
         kernels.load()
         self.k1, self.b = parameters["k1"], parameters["b"]

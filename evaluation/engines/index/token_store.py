@@ -39,7 +39,6 @@ from evaluation.core.writing import new_map
 from evaluation.engines import operations
 from evaluation.engines.base import Floats, Numbers, Ranks, total_size
 from evaluation.engines.index.exact_search import Ranking
-from evaluation.engines.index.kernels import compiled
 from evaluation.engines.index.vector_index import (
     CODE_TRAINING_VECTORS,
     VECTORS_PER_LIST,
@@ -365,11 +364,13 @@ class CompressedTokens:
         return np.flatnonzero(is_candidate)
 
     def _score(self, documents: Numbers, products: Floats, tables: Floats) -> Floats:
-        """Return the scores of `_score_codes` for the documents, and report the operations."""
+        """Return the scores of `score_codes` for the documents, and report the operations."""
+        from evaluation.engines.index.kernels import score_codes
+
         scores = np.empty(len(documents), np.float32)
         looked_up = products.shape[1] * (1 + len(tables))  # additions per vector
         operations.add(lambda: int(self._counts[documents].sum()) * looked_up)
-        _score_codes(documents, self._starts, self._counts, self._codes, self._lists_bytes, products, tables, scores)
+        score_codes(documents, self._starts, self._counts, self._codes, self._lists_bytes, products, tables, scores)
         return scores
 
 
@@ -382,43 +383,3 @@ def _list_document_pairs(
         lists |= codes[:, byte].astype(np.uint64) << np.uint64(8 * byte)
     pairs = np.unique(lists << np.uint64(32) | np.repeat(documents, counts).astype(np.uint64))
     return (pairs >> np.uint64(32)).astype(np.int64), pairs.astype(np.uint32)
-
-
-@compiled
-def _score_codes(
-    documents: Numbers,
-    starts: Numbers,
-    counts: Ranks,
-    codes: NDArray[np.uint8],
-    list_bytes: int,
-    products: Floats,
-    tables: Floats,
-    scores: Floats,
-) -> None:
-    """Fill `scores` with the MaxSim of documents, -inf for documents without vectors.
-
-    `products` (centroids × query vectors) and `tables` (pieces × values × query vectors) are inner products of the
-    query vectors with centroids and codes. The products of a document vector are a row of `products` plus rows of
-    `tables`. Without pieces, vectors are approximated by their centroids.
-    """
-    size = products.shape[1]
-    best, sums = np.empty(size, np.float32), np.empty(size, np.float32)
-    for index in range(len(documents)):
-        best[:] = -np.inf
-        start = starts[documents[index]]
-        for row in range(start, start + counts[documents[index]]):
-            number = np.int64(0)
-            for byte in range(list_bytes):
-                number |= np.int64(codes[row, byte]) << (8 * byte)
-            for query_vector in range(size):
-                sums[query_vector] = products[number, query_vector]
-            for piece in range(tables.shape[0]):
-                value = codes[row, list_bytes + piece]
-                for query_vector in range(size):
-                    sums[query_vector] += tables[piece, value, query_vector]
-            for query_vector in range(size):
-                best[query_vector] = max(best[query_vector], sums[query_vector])
-        total = 0.0
-        for query_vector in range(size):
-            total += best[query_vector]
-        scores[index] = total
