@@ -26,7 +26,7 @@ from leaderboard.core.http.slow_requests import watch_body
 
 logger = logging.getLogger("runboard.faults")
 #: Seconds at startup for loading boards of each kind; visitors trigger the rest.
-_SECONDS = 0.25
+_SECONDS = 0.1
 
 
 class FaultTolerantApplication:

@@ -48,11 +48,6 @@ def prepare() -> None:
     without judgment coverage.
     """
     make_curator()
-    load_reported()
-    refresh_training()
-    record_present()
-    for dataset in datasets_without_shares():
-        refresh_scores(dataset)
     if not Dataset.objects.filter(slug=DEMO_SLUG, current_version__isnull=False).exists():
         with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR) as folder:
             build_stdlib_search(Path(folder), queries=2 * QUERIES)
@@ -61,6 +56,12 @@ def prepare() -> None:
         request_demo_rows(hidden_half.dataset)
         request_sample_model(demo.dataset)
     _add_demo_source()
+    # After the demo collection, which the workers index in the meantime.
+    load_reported()
+    refresh_training()
+    record_present()
+    for dataset in datasets_without_shares():
+        refresh_scores(dataset)
 
 
 def _add_demo_source() -> None:

@@ -1,6 +1,5 @@
 """`manage.py runboard`: run the whole site in one terminal until Ctrl-C."""
 
-import gc
 import os
 import signal
 import sys
@@ -38,8 +37,6 @@ class Command(BaseCommand):
             raise CommandError("\n".join(f"{error.msg} {error.hint}" for error in problems))
         os.umask(0o077)  # For all processes of the site: other users of the machine cannot read their files.
         if options["prepare"]:
-            # Syntax trees of a whole library have no cycles; searching for them takes a third of the time.
-            gc.disable()
             bootstrap.prepare()
             return
         if options["stop_with_parent"]:

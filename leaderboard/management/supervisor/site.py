@@ -76,7 +76,6 @@ class Site:
         group.start(
             services.queue_worker("score", "scorer", environment),
             *services.retrievers(environment),
-            services.beat(self._run_folder, environment),
             services.manage("prepare", "runboard", "--prepare", environment=environment, console="everything"),
         )
         self._wait_until_ready(group)
@@ -85,6 +84,7 @@ class Site:
         sign_in = f" (sign in as {bootstrap.CURATOR}; the password is in {file})" if file.exists() else ""
         echo(f"Ready in {time.monotonic() - started_at:.0f} s: {self.address}{sign_in}")
         group.keeps_trying = True
+        group.start(services.beat(self._run_folder, environment))
         group.start(services.queue_worker("notices", "notifier", environment))
         group.run_until(lambda: False, interval=1.0)
 
@@ -109,7 +109,7 @@ class Site:
         return address
 
     def _bring_up_to_date(self, group: ProcessGroup, environment: dict[str, str]) -> None:
-        """Migrate the database and collect static files in parallel, each only if necessary.
+        """Migrate the database, compile kernels, and collect static files in parallel, each only if necessary.
 
         Raises SupervisorError if a step fails, or if the database lacks columns.
         """
@@ -119,9 +119,9 @@ class Site:
         if _migrations_are_pending():
             echo("Preparing the database …")
             steps.append(services.manage("migrate", "migrate", "--no-input", environment=environment))
+            steps.append(services.compile_kernels(environment))
         if not is_collected or fingerprint_file.read_text() != fingerprint:
-            collect = ("collectstatic", "--no-input", "--clear", "--verbosity", "0")
-            steps.append(services.manage("static", *collect, environment=environment))
+            steps.append(services.manage("static", "collectstatic", "--no-input", "--clear", environment=environment))
         group.finish(*steps)
         _refuse_missing_columns()
         fingerprint_file.write_text(fingerprint)
