@@ -3,9 +3,10 @@
 All functions can be called repeatedly; existing data does not change.
 """
 
-import os
 import secrets
 import tempfile
+import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -41,20 +42,25 @@ _DEMO = ImportOptions(
 )
 
 
-def prepare() -> None:
+def prepare(is_unmigrated: Callable[[], bool]) -> None:
     """Create the initial data of the site: curator account, reported boards, and the demo collection with its twin.
 
-    Requests the demo's rows and sample model, records missing board rows, and refreshes training exposure and scores
-    without judgment coverage.
+    Builds the demo collection while `is_unmigrated` holds because another process migrates the database. Requests the
+    demo's rows and sample model, records missing board rows, and refreshes training exposure and scores without
+    judgment coverage.
     """
-    make_curator()
-    if not Dataset.objects.filter(slug=DEMO_SLUG, current_version__isnull=False).exists():
-        with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR) as folder:
+    demos = Dataset.objects.filter(slug=DEMO_SLUG, current_version__isnull=False)
+    with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR) as folder:
+        if may_lack_demo := is_unmigrated() or not demos.exists():
             build_stdlib_search(Path(folder), queries=2 * QUERIES)
+        while is_unmigrated():
+            time.sleep(0.1)
+        make_curator()
+        if may_lack_demo and not demos.exists():
             demo, hidden_half = import_twin(Path(folder), _DEMO, 0.5, seed=0)
-        request_demo_rows(demo.dataset)
-        request_demo_rows(hidden_half.dataset)
-        request_sample_model(demo.dataset)
+            request_demo_rows(demo.dataset)
+            request_demo_rows(hidden_half.dataset)
+            request_sample_model(demo.dataset)
     _add_demo_source()
     # After the demo collection, which the workers index in the meantime.
     load_reported()
@@ -69,8 +75,8 @@ def _add_demo_source() -> None:
     halves = Dataset.objects.in_bulk([DEMO_SLUG, DEMO_SLUG + SUFFIX], field_name="slug")
     if len(halves) == 2 and not TopicSource.objects.filter(slug=DEMO_SLUG).exists():
         with transaction.atomic():
-            source = TopicSource(slug=DEMO_SLUG, name=NAME, generator=TopicSource.Generator.STDLIB)
-            source.dataset = halves[DEMO_SLUG]
+            generator = TopicSource.Generator.STDLIB
+            source = TopicSource(slug=DEMO_SLUG, name=NAME, generator=generator, dataset=halves[DEMO_SLUG])
             source.next_at = timezone.now() + timedelta(days=source.interval_days)
             source.save()
             for number, slug in enumerate((DEMO_SLUG, DEMO_SLUG + SUFFIX), 1):
@@ -94,8 +100,7 @@ def make_curator() -> None:
     if not settings.EMBEDDED or User.objects.exists():
         return
     password = secrets.token_urlsafe(12)
-    descriptor = os.open(password_file(), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(password + "\n")
+    password_file().touch(0o600)
+    password_file().write_text(f"{password}\n")
     curator = User.objects.create_superuser(CURATOR, password, name="Demo curator")
     EmailAddress.objects.create(user=curator, email=CURATOR, verified=True, primary=True)

@@ -12,7 +12,7 @@ from leaderboard.core.checks import check_branding, check_folder
 from leaderboard.importing import bootstrap
 from leaderboard.management.supervisor.logs import echo
 from leaderboard.management.supervisor.processes import die_with_parent
-from leaderboard.management.supervisor.site import Site, port_from_environment
+from leaderboard.management.supervisor.site import Site, migrations_are_pending, port_from_environment
 
 
 class Command(BaseCommand):
@@ -37,7 +37,7 @@ class Command(BaseCommand):
             raise CommandError("\n".join(f"{error.msg} {error.hint}" for error in problems))
         os.umask(0o077)  # For all processes of the site: other users of the machine cannot read their files.
         if options["prepare"]:
-            bootstrap.prepare()
+            bootstrap.prepare(migrations_are_pending)
             return
         if options["stop_with_parent"]:
             die_with_parent(os.getppid(), signal.SIGTERM)

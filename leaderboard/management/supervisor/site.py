@@ -5,7 +5,7 @@ import os
 import socket
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,7 +40,6 @@ class Site:
         self._folder = folder
         self._run_folder = folder / "run"
         self._port = port
-        self._web_answers = False
 
     def run(self) -> int:
         """Run until a stop is requested; return exit status 0, or 1 after printing the reason of a failure."""
@@ -67,18 +66,17 @@ class Site:
             "REDIS_URL": self._start_broker(group),
             "PYTHONUNBUFFERED": "1",
         }
-        self._bring_up_to_date(group, environment)
+        prepare = services.manage("prepare", "runboard", "--prepare", environment=environment, console="everything")
+        if has_migrated := migrations_are_pending():
+            echo("Preparing the database …")
+            group.start(prepare)  # It begins with work that does not need the database.
+        self._bring_up_to_date(group, environment, migrate=has_migrated)
         group.start(services.web(self._port, environment))
-        with _supervised_database():
-            has_initial_data = bootstrap.is_ready()
-        if has_initial_data:  # Starting all processes at once delays the first page.
-            self._wait_until_ready(group)
-        group.start(
-            services.queue_worker("score", "scorer", environment),
-            *services.retrievers(environment),
-            services.manage("prepare", "runboard", "--prepare", environment=environment, console="everything"),
-        )
-        self._wait_until_ready(group)
+        if not has_migrated:  # Starting all processes at once delays the first page.
+            self._wait_until(group, self._answers)
+            group.start(prepare)
+        group.start(services.queue_worker("score", "scorer", environment), *services.retrievers(environment))
+        self._wait_until(group, lambda: bootstrap.is_ready() and self._answers())
         connection.close()
         file = bootstrap.password_file()
         sign_in = f" (sign in as {bootstrap.CURATOR}; the password is in {file})" if file.exists() else ""
@@ -108,16 +106,15 @@ class Site:
         address_file.write_text(address + "\n")
         return address
 
-    def _bring_up_to_date(self, group: ProcessGroup, environment: dict[str, str]) -> None:
-        """Migrate the database, compile kernels, and collect static files in parallel, each only if necessary.
+    def _bring_up_to_date(self, group: ProcessGroup, environment: dict[str, str], *, migrate: bool) -> None:
+        """Migrate the database and compile kernels, and collect static files if necessary, in parallel.
 
         Raises SupervisorError if a step fails, or if the database lacks columns.
         """
         fingerprint_file, fingerprint = self._run_folder / "collected-static", _static_fingerprint()
         is_collected = (Path(settings.STATIC_ROOT) / "staticfiles.json").exists() and fingerprint_file.exists()
         steps = []
-        if _migrations_are_pending():
-            echo("Preparing the database …")
+        if migrate:
             steps.append(services.manage("migrate", "migrate", "--no-input", environment=environment))
             steps.append(services.compile_kernels(environment))
         if not is_collected or fingerprint_file.read_text() != fingerprint:
@@ -126,27 +123,36 @@ class Site:
         _refuse_missing_columns()
         fingerprint_file.write_text(fingerprint)
 
-    def _wait_until_ready(self, group: ProcessGroup) -> None:
-        """Wait until the web server answers and the bootstrap is complete, printing a reminder now and then.
+    def _wait_until(self, group: ProcessGroup, condition: Callable[[], bool]) -> None:
+        """Wait until a condition holds, which may use the database, printing a reminder now and then.
 
         There is no time limit.
         """
         reminded_at = time.monotonic()
 
         def ready() -> bool:
-            """Return whether the site is ready, and print a reminder if the last one was some time ago."""
+            """Return whether the condition holds, and print a reminder if the last one was some time ago."""
             nonlocal reminded_at
             if time.monotonic() - reminded_at > REMINDER_SECONDS:
                 reminded_at = time.monotonic()
                 echo(f"Still starting; the logs are in {self._folder / 'logs'}")
-            self._web_answers = self._web_answers or _is_ok(f"{self.address}/healthz")
             try:
-                return self._web_answers and bootstrap.is_ready()
+                return condition()
             except DatabaseError:  # The database is briefly unavailable.
                 connection.close()
                 return False
 
         group.run_until(ready, interval=0.1)
+
+    def _answers(self) -> bool:
+        """Return whether the web server responds with 200 within two seconds."""
+        host = next((host for host in settings.ALLOWED_HOSTS if not host.startswith(("*", "."))), "localhost")
+        request = urllib.request.Request(f"{self.address}/healthz", headers={"Host": host})  # noqa: S310  our own
+        try:
+            with urllib.request.urlopen(request, timeout=2) as response:  # noqa: S310
+                return bool(response.status == 200)
+        except OSError:
+            return False
 
 
 def _static_fingerprint() -> str:
@@ -159,7 +165,8 @@ def _static_fingerprint() -> str:
     return digest.hexdigest()
 
 
-def _migrations_are_pending() -> bool:
+def migrations_are_pending() -> bool:
+    """Return whether `migrate` has work. Raises SupervisorError if it cannot migrate the database, or reach it."""
     with _supervised_database():
         if problem := describe_earlier_history():
             raise SupervisorError(problem)
@@ -181,17 +188,6 @@ def _supervised_database() -> Iterator[None]:
         raise SupervisorError(f"The database cannot be used: {error}") from error
     finally:
         connection.close()
-
-
-def _is_ok(url: str) -> bool:
-    """Return whether a URL of this site responds with 200 within two seconds."""
-    host = next((host for host in settings.ALLOWED_HOSTS if not host.startswith(("*", "."))), "localhost")
-    request = urllib.request.Request(url, headers={"Host": host})  # noqa: S310  an address of our own
-    try:
-        with urllib.request.urlopen(request, timeout=2) as response:  # noqa: S310
-            return bool(response.status == 200)
-    except OSError:
-        return False
 
 
 def port_from_environment() -> int:
