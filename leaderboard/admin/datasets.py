@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
-from django.db.models import ForeignKey, QuerySet
+from django.db.models import Case, ForeignKey, QuerySet, When
 from django.forms import ModelChoiceField
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404
@@ -179,7 +179,8 @@ class DatasetAdmin(TableImportExportAdmin):
     list_filter = ("state", "hidden", "runs_only")
     list_select_related = ("current_version",)
     search_fields = ("name", "slug", "task", "domain")
-    ordering = ("name",)
+    # Datasets with hosted content come first, because curators work on them. Most others only have reported results.
+    ordering = (Case(When(state=Dataset.State.REPORTED, then=1), default=0), "name")
     actions = ("make_baseline", "tag_queries", "change_protection", "reveal")
     may_add = may_delete = False  # Datasets are imported, and results depend on them.
     readonly_fields = (

@@ -16,7 +16,7 @@ from leaderboard.core.audit import acting
 from leaderboard.core.permissions import make_curator
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.source import ImportOptions
-from leaderboard.models import AuditRecord, Entry, HardwareClass, Membership, Qrels, System, Team, User
+from leaderboard.models import AuditRecord, Dataset, Entry, HardwareClass, Membership, Qrels, System, Team, User
 from leaderboard.systems.challenges import raise_challenge
 from tests.curating import save
 from tests.factories import make_user
@@ -258,6 +258,13 @@ def test_lists_name_the_searched_columns_and_show_states_as_badges(admin_client:
     assert 'placeholder="Name, slug, task, domain"' in page
     assert '<span class="badge is-published">published</span>' in page
     assert '<details class="all-pages"><summary>Curation menu</summary>' in page
+
+
+def test_datasets_with_hosted_content_are_listed_before_those_with_reported_figures(admin_client: Client) -> None:
+    Dataset.objects.create(slug="arguana", name="ArguAna", state=Dataset.State.REPORTED)
+    hosted = scored_dataset()
+    page = admin_client.get("/admin/leaderboard/dataset/").content.decode()
+    assert page.index(f">{hosted.name}</a>") < page.index(">ArguAna</a>")
 
 
 def test_an_empty_list_explains_itself(admin_client: Client) -> None:
