@@ -5,6 +5,7 @@ mentioned, and all numbers are values that boards published.
 """
 
 import datetime
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import groupby
@@ -12,7 +13,7 @@ from operator import attrgetter, or_
 from typing import Any, NamedTuple
 
 from django.core.paginator import Page, Paginator
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, Min, OuterRef, Q, QuerySet
 
 from leaderboard.core import anonymity
 from leaderboard.core.measures import better
@@ -37,6 +38,10 @@ NEWS_KINDS = (
     Kind.PROTECTED,
 )
 ITEMS_PER_PAGE = 50
+#: Results that are listed together: the site's own and participants', which have no page of a team. Withdrawn and
+#: quarantined results are listed alone, because each has its own note.
+_RANKED = Q(kind=Kind.PUBLISHED, entry__visibility=Entry.Visibility.PUBLIC, entry__system__anonymous_until=None)
+_IMPORTED_RESULTS = _RANKED & (Q(entry__system__team=None) | ~Q(entry__system__participant=""))
 
 
 class Item(NamedTuple):
@@ -56,6 +61,8 @@ class Item(NamedTuple):
     significant: bool = False
     team: str = ""
     team_slug: str | None = None
+    #: Time of the latest of several results; None for other items, which never change.
+    updated: datetime.datetime | None = None
 
     @property
     def title(self) -> str:
@@ -80,33 +87,35 @@ class Day(NamedTuple):
 
 
 def news_page(number: int, datasets: Collection[int] | None = None) -> tuple[Page[BoardChange], list[Item]]:
-    """Return a page of the news of these or all datasets, newest first; past the end, the last page."""
-    page = Paginator(_listed_changes(datasets), ITEMS_PER_PAGE).get_page(number)
-    return page, _news_items(page.object_list)
+    """Return a page of the news of these or all datasets, newest first; past the end, the last page.
+
+    The first imported result on a dataset and day represents all of them, so that they are never on several pages.
+    """
+    changes = _listed_changes(datasets)
+    imports = changes.filter(_IMPORTED_RESULTS)
+    first_results = imports.order_by().values("dataset", "at__date").annotate(first=Min("pk")).values("first")
+    page = Paginator(changes.exclude(_IMPORTED_RESULTS & ~Q(pk__in=first_results)), ITEMS_PER_PAGE).get_page(number)
+    same_import = Q(dataset=OuterRef("dataset"), at__date=OuterRef("at__date"), pk__in=[row.pk for row in page])
+    return page, _news_items(page, set(imports.filter(Exists(imports.filter(same_import)))))
 
 
 def group_by_day(items: Iterable[Item]) -> list[Day]:
     """Group items, given newest first, by day; within a day, new bests are first, newest first, then others by team."""
     return [
-        Day(day, sorted(_merge_imports(group), key=lambda row: (not row.new_best, "" if row.new_best else row.team)))
+        Day(day, sorted(group, key=lambda row: (not row.new_best, "" if row.new_best else row.team)))
         for day, group in groupby(items, lambda item: item.at.date())
     ]
 
 
-def _merge_imports(items: Iterable[Item]) -> list[Item]:
-    """Merge a day's results without a team page (the site's own and participants') into one item per dataset."""
-    groups: dict[tuple[str, str], list[Item]] = {}
-    for item in items:
-        is_import = item.kind == Kind.PUBLISHED and not item.team_slug and item.team != anonymity.ANONYMOUS
-        groups.setdefault((item.kind, item.dataset_slug) if is_import else (item.kind, item.key), []).append(item)
-    return [_merged_item(group) if len(group) > 1 else group[0] for group in groups.values()]
-
-
 def _merged_item(results: Sequence[Item]) -> Item:
-    """Return one item for several results on a dataset, newest first; it names the newest best result."""
+    """Return one item for several results on a dataset, newest first; it names the newest best result.
+
+    Its key and time are those of the first result, so that its id in feeds stays.
+    """
     best = next((result for result in results if result.new_best), None)
-    note = f"{len(results)} in all" + (f", the best is {best.system} with {best.note}" if best else "")
-    return (best or results[0])._replace(label="New results", system="", system_slug="", note=note, team="")
+    note = f"{len(results)} results" + (f", the best is {best.system} with {best.note}" if best else "")
+    item = results[-1]._replace(label="New results", system="", system_slug="", note=note, team="")
+    return item._replace(updated=results[0].at, new_best=best is not None, significant=bool(best and best.significant))
 
 
 def _listed_changes(datasets: Collection[int] | None) -> QuerySet[BoardChange]:
@@ -130,12 +139,13 @@ def _listed_changes(datasets: Collection[int] | None) -> QuerySet[BoardChange]:
     )
 
 
-def _news_items(changes: Iterable[BoardChange]) -> list[Item]:
-    """Return the news items of the changes, newest first.
+def _news_items(changes: Iterable[BoardChange], imports: Collection[BoardChange]) -> list[Item]:
+    """Return the items of the changes, newest first, with one item for all of a day's `imports` on a dataset.
 
     Changes at a time when their dataset was not public are omitted, and so are changes without visible effects.
     """
-    public_changes = [change for change in changes if is_public(change.facts)]
+    newest_first = sorted({*changes, *imports}, key=attrgetter("at", "pk"), reverse=True)
+    public_changes = [change for change in newest_first if is_public(change.facts)]
     previous_facts = _previous_facts([change for change in public_changes if change.kind == Kind.IMPORTED])
     reported_items = _reported_items([change.at for change in public_changes if change.kind == Kind.REPORTED])
     rescore_notes = rescore_news(change for change in public_changes if change.kind == Kind.RESCORED)
@@ -143,6 +153,7 @@ def _news_items(changes: Iterable[BoardChange]) -> list[Item]:
     board_statements = statements({change.dataset_id for change in results})
     baselines = _later_baselines(results)
     items: list[Item] = []
+    results_by_key: defaultdict[tuple[Any, ...], list[Item]] = defaultdict(list)
     for change in public_changes:
         if change.pk in rescore_notes:
             items.append(_change_item(change, "Rescored", rescore_notes[change.pk]))
@@ -158,7 +169,10 @@ def _news_items(changes: Iterable[BoardChange]) -> list[Item]:
         elif change.kind == Kind.PROTECTED:
             items.append(_change_item(change, "Competition over", "values are means over all judged queries again"))
         elif change.entry is not None:
-            items.append(_entry_item(change, change.entry, board_statements, baselines.get(change.pk, {})))
+            item = _entry_item(change, change.entry, board_statements, baselines.get(change.pk, {}))
+            key = change.dataset_id, change.at.date(), None if change in imports else change.pk
+            results_by_key[key].append(item)
+    items += [_merged_item(group) if len(group) > 1 else group[0] for group in results_by_key.values()]
     return sorted(items, key=attrgetter("at"), reverse=True)
 
 
@@ -232,8 +246,7 @@ def _later_baselines(changes: Sequence[BoardChange]) -> dict[int, Mapping[str, A
             (change.dataset_id, change.entry.comparison_group), (change.entry_id, {}, "", "")
         )
         if key != change.entry_id:
-            name = baseline_label(system, dataset)
-            baselines[change.pk] = {"baseline": scores.get(measure), "baseline_name": name}
+            baselines[change.pk] = {"baseline": scores.get(measure), "baseline_name": baseline_label(system, dataset)}
     return baselines
 
 
@@ -262,7 +275,7 @@ def _entry_item(
     measure = change.dataset.primary_measure
     test = board_statements[change.dataset_id].for_entry(entry.pk, measure)
     is_significant = bool(new_best and test.better and not test.is_lost_by_correction)
-    return _change_item(change, "New result", note, entry, new_best=new_best, significant=is_significant)
+    return _change_item(change, "New result", note, entry)._replace(new_best=new_best, significant=is_significant)
 
 
 def _result_note(result: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
@@ -315,15 +328,7 @@ def _reported_items(times: Sequence[datetime.datetime]) -> dict[datetime.datetim
     return items_by_time
 
 
-def _change_item(
-    change: BoardChange,
-    label: str,
-    note: str,
-    entry: Entry | None = None,
-    *,
-    new_best: bool = False,
-    significant: bool = False,
-) -> Item:
+def _change_item(change: BoardChange, label: str, note: str, entry: Entry | None = None) -> Item:
     """Return the item of a change. `entry` adds the system and its team, whose name is hidden if it is anonymous."""
     system = entry.system if entry else None
     shows_team = system and system.team and not system.participant and system.anonymous_until is None
@@ -337,8 +342,6 @@ def _change_item(
         dataset=change.dataset.name,
         dataset_slug=change.dataset.slug,
         note=note,
-        new_best=new_best,
-        significant=significant,
         team=anonymity.public_team_name(system) if system else "",
         team_slug=system.team.slug if system and system.team and shows_team else None,
     )

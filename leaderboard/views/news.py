@@ -127,8 +127,8 @@ class NewsFeed(_Feed):
     def item_pubdate(self, item: news.Item) -> datetime.datetime:
         return item.at
 
-    #: Items never change.
-    item_updateddate = item_pubdate
+    def item_updateddate(self, item: news.Item) -> datetime.datetime:
+        return item.updated or item.at
 
 
 _feed = NewsFeed()

@@ -14,7 +14,7 @@ from django.test import Client
 from leaderboard.boards import news
 from leaderboard.models import BoardChange, Dataset, Source, System, Team
 from leaderboard.results.board_rows.revisions import Kind, board_changed
-from leaderboard.results.publishing.visibility import name_baseline, set_visibility, withdraw_entries
+from leaderboard.results.publishing.visibility import name_baseline, quarantine, set_visibility, withdraw_entries
 from leaderboard.results.significance.hidden import known_difference
 from tests.leaderboard.entries import renew_judgements, score, scored_dataset
 from tests.pages import clear_page_cache
@@ -68,8 +68,37 @@ def test_results_of_an_import_are_one_item_for_each_dataset() -> None:
     System.objects.filter(name="Second").update(participant="H2oloo")
     (day,) = news.group_by_day(news.news_page(1)[1])
     assert [(item.title, item.new_best) for item in day.items] == [
-        ("New results, Set: 4 in all, the best is Second with nDCG@10 0.600, +0.350 over BM25", True),
+        ("New results, Set: 4 results, the best is Second with nDCG@10 0.600, +0.350 over BM25", True),
         ("New result, Alone on Other: nDCG@10 0.500", False),
+    ]
+
+
+def test_an_import_is_one_item_in_the_page_and_the_feed_with_the_count_of_all_its_results(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(news, "ITEMS_PER_PAGE", 2)
+    dataset = scored_dataset(name="Set")
+    copied = score(dataset, "Copied", ndcg=0.05)
+    for number in range(5):
+        score(dataset, f"Run {number}", ndcg=0.1 + number / 100)
+    System.objects.update(team=None)
+
+    def feed_entries() -> list[tuple[str, str]]:
+        clear_page_cache()
+        feed = ElementTree.fromstring(client.get("/news/atom.xml").content)
+        rows = feed.findall(f"{ATOM}entry")
+        return [(row.findtext(f"{ATOM}title") or "", row.findtext(f"{ATOM}id") or "") for row in rows]
+
+    ((title, identifier),) = feed_entries()
+    assert titles() == [title] == ["New results, Set: 6 results, the best is Run 4 with nDCG@10 0.140"]
+    assert "6 results, the best is Run 4" in client.get("/news/").content.decode()
+    score(dataset, "Late", ndcg=0.05)
+    System.objects.update(team=None)
+    assert feed_entries() == [(title.replace("6", "7"), identifier)]
+    quarantine(copied, "copied")
+    assert sorted(titles()) == [
+        "New result, Copied on Set: later quarantined by a curator",
+        "New results, Set: 6 results, the best is Run 4 with nDCG@10 0.140",
     ]
 
 
