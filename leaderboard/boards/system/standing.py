@@ -95,6 +95,11 @@ class Standing:
         return "" if self.delta is None else significance_text(self.statement, self.delta, self.measure)
 
     @property
+    def significance(self) -> str:
+        """Significance of the difference without p-values, such as `not significant`; empty if unknown."""
+        return self.certainty.partition(":")[0]
+
+    @property
     def difference(self) -> str:
         """Difference such as `+0.021 over BM25 (significant: p = 0.037)`; empty without a baseline."""
         if self.is_baseline:

@@ -284,6 +284,15 @@ def test_the_list_shows_state_scores_and_visibility(demo: Dataset, api: Api, sig
     assert "queued" in page
 
 
+def test_the_list_has_no_p_values(demo: Dataset, baseline: None, api: Api, signed_in: Client) -> None:
+    submission = api.submit().body["id"]
+    work()
+    compute_certainty(demo)
+    assert ": p = " in signed_in.get(f"/submissions/{submission}/").content.decode()
+    page = one_line(signed_in.get("/submissions/").content.decode())
+    assert re.search("vs BM25 ?<br>(Not s|S)ignificant[^:<]*</span>", page)
+
+
 def test_the_list_is_filtered_by_state_and_dataset(demo: Dataset, secret: Dataset, api: Api, signed_in: Client) -> None:
     first = api.submit().body["id"]
     work()
