@@ -232,11 +232,14 @@ def reported_capabilities(time_ago: timedelta = SILENCE, queues: Iterable[str] =
     ]
 
 
-def count_workers(queue: str) -> tuple[int, int]:
-    """Return how many living workers of this queue accept work, and how many refuse it."""
-    living_workers = [worker for worker in Worker.objects.heard_within(SILENCE) if queue in worker.queues]
-    refusing_count = sum(bool(worker.refusal) for worker in living_workers)
-    return len(living_workers) - refusing_count, refusing_count
+def count_workers(queue: str, living_workers: Iterable[Worker] | None = None) -> tuple[int, int]:
+    """Return how many living workers of this queue accept work, and how many refuse it.
+
+    `living_workers` are those of all queues, if they are known.
+    """
+    workers = Worker.objects.heard_within(SILENCE) if living_workers is None else living_workers
+    refusals = [bool(worker.refusal) for worker in workers if queue in worker.queues]
+    return refusals.count(False), refusals.count(True)
 
 
 def workers_alive(queue: str) -> int:

@@ -11,7 +11,7 @@ from django.db.models import Count, Max, Min, QuerySet
 from leaderboard.models import HardwareClass, WorkRequest
 from submissions.models import TERMINAL, WAITING, AccountMail, Delivery, Job, Notice, State, Worker
 from submissions.models.notifications import is_due
-from submissions.queue.workers import SILENCE
+from submissions.queue.workers import SILENCE, count_workers
 
 #: States that count as failures; rejected files are the submitter's responsibility, but their codes are listed.
 _ENDED_BADLY = (State.FAILED, State.TIMED_OUT, State.REJECTED)
@@ -134,7 +134,7 @@ class Overview:
     def figures(self) -> list[tuple[str, int]]:
         """Numbers of workers and jobs, with labels."""
         return [
-            ("Workers online", sum(row.alive for row in self.workers)),
+            ("Workers online, all queues", sum(row.alive for row in self.workers)),
             ("Jobs running", len(self.jobs)),
             ("Jobs waiting", sum(queue.waiting for queue in self.queues)),
             ("Failed or rejected in 24 hours", sum(row["count"] for row in self.failures)),
@@ -222,9 +222,7 @@ def _worker_rows(now: datetime, jobs: Sequence[JobRow]) -> list[WorkerRow]:
 
 def _row(name: str, now: datetime, workers: Sequence[WorkerRow], oldest: datetime | None, **values: Any) -> QueueRow:
     """Return a queue's row, counting the live workers that accept and refuse work. `values` are its other fields."""
-    serving = [worker.worker.refusal for worker in workers if worker.alive and name in worker.worker.queues]
-    refusing = sum(map(bool, serving))
-    values |= {"workers": len(serving) - refusing, "refusing": refusing}
+    values["workers"], values["refusing"] = count_workers(name, [row.worker for row in workers if row.alive])
     return QueueRow(name=name, oldest=_age(oldest, now) if oldest else None, **values)
 
 

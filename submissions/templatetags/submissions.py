@@ -46,11 +46,6 @@ def percent(value: float) -> str:
 
 
 @register.filter
-def unlocalised(value: float) -> str:
-    return f"{value:.4f}"
-
-
-@register.filter
 def duration(value: timedelta) -> str:
     """Format a time span in its two largest units, such as `4 s`, `2 min 5 s`, `3 h 20 min`, or `2 d 4 h`."""
     seconds = int(value.total_seconds())

@@ -33,7 +33,7 @@ from submissions.intake.checkpoints.forms import ModelForm, ParametersForm, Prom
 from submissions.intake.checkpoints.readiness import count_model_runs, is_local_request, readiness
 from submissions.intake.checkpoints.runs import get_sources
 from submissions.intake.files import incoming_file, incoming_files
-from submissions.models import Checkpoint, Submission, Upload
+from submissions.models import Checkpoint, Job, Submission, Upload
 from submissions.status.estimates import MIN_SIMILAR, ModelLoad, estimate_time, similar_finished_jobs
 from submissions.uploads.handler import CHECKPOINT_FIELD
 from submissions.views.submit_page import UPLOAD_PREFIX, SubmissionPage, available_first
@@ -70,6 +70,7 @@ class ModelPage(SubmissionPage):
 
     template = "submissions/submit_model.html"
     kind = Upload.Kind.MODEL
+    queues = (Job.Queue.CPU, Job.Queue.GPU)
 
     def __init__(self, request: HttpRequest, engine: EngineDescription | None = None) -> None:
         """Create the forms with the checkpoints, datasets, and runs that the engine can use, filled from a POST."""

@@ -94,6 +94,8 @@ class SubmissionPage:
 
     template: str
     kind: Upload.Kind
+    #: Queues whose workers the page counts.
+    queues: tuple[Job.Queue, ...]
 
     def __init__(self, request: HttpRequest, architecture: str = "") -> None:
         """Create the forms with the user's systems and teams. Entered data is validated only for a submission."""
@@ -261,7 +263,7 @@ class SubmissionPage:
             "severities": Counter(problem.severity for problem in problems),
             "refused_names": sorted(refused_names),
             "slow_down": slow_down,
-            "workers": {name: workers_alive(name) for name in Job.Queue.values},
+            "workers": {queue: workers_alive(queue) for queue in self.queues},
             # Only accounts have resumable uploads.
             "large": LARGE_FILE_BYTES if self.person.is_authenticated else settings.UPLOAD_LIMIT_BYTES,
             "api_address": absolute(self.request, "/api/v1/"),
@@ -323,6 +325,7 @@ class SubmitPage(SubmissionPage):
 
     template = "submissions/submit.html"
     kind = Upload.Kind.RUN
+    queues = (Job.Queue.SCORE,)
 
     def check(self) -> HttpResponse:
         return self.show(reports=check_only(self.person, self.files(), self._seeds()))

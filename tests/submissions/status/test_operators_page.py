@@ -90,7 +90,8 @@ def test_the_index_counts_workers_and_jobs_beside_pending_decisions(staff: Clien
     page = " ".join(staff.get("/admin/").content.decode().split())
     figures = re.findall(rf'<a href="{ADDRESS}"><strong>(\d+)</strong> ([^<]+)</a>', page)
     assert figures == [
-        ("1", "Workers online"), ("0", "Jobs running"), ("1", "Jobs waiting"), ("1", "Failed or rejected in 24 hours"),
+        ("1", "Workers online, all queues"), ("0", "Jobs running"), ("1", "Jobs waiting"),
+        ("1", "Failed or rejected in 24 hours"),
     ]  # fmt: skip
     assert page.index("To review</h2>") < page.index("Nothing to review") < page.index("Status of the site</h2>")
 

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from django.utils.html import escape
 from playwright.sync_api import Browser, expect
@@ -65,8 +67,19 @@ def test_the_two_pages_lead_to_each_other(signed_in: Client) -> None:
 
 def test_the_summary_is_beside_the_submit_button(signed_in: Client) -> None:
     summary = page_of(signed_in, "dense").partition('aria-labelledby="summary"')[2].partition('value="submit"')[0]
-    for text in ("Engine:", "<b>Dense</b>", "Datasets chosen:", 'name="public"', "model runs today", "Workers online"):
+    for text in ("Engine:", "<b>Dense</b>", "Datasets chosen:", 'name="public"', "model runs today"):
         assert text in summary
+
+
+def test_the_page_names_the_datasets_and_counts_the_workers_of_its_queues(signed_in: Client) -> None:
+    announce("host:10", "score")
+    announce("host:11", "cpu")
+    page = page_of(signed_in, "dense")
+    assert 'The model is tested on the <a href="#datasets">datasets that you choose</a>: Demo</p>' in page
+    assert "Workers online for models: 1 on CPUs, 0 on GPUs." in page
+    with CaptureQueriesContext(connection) as queries:
+        signed_in.get("/submit/")
+    assert sum('FROM "submissions_worker"' in query["sql"] for query in queries) == 1
 
 
 def test_the_submit_button_is_there_once_with_what_it_needs(signed_in: Client) -> None:
