@@ -39,23 +39,14 @@ from leaderboard.admin.pages import (
 from leaderboard.admin.tables import DatasetResource, TableImportExportAdmin
 from leaderboard.core.audit import acting
 from leaderboard.core.http.downloads import send_private
-from leaderboard.core.permissions import (
-    READS_JUDGEMENTS,
-    conflicting_visibility_settings,
-    may_read_judgements,
-)
+from leaderboard.core.permissions import READS_JUDGEMENTS, conflicting_visibility_settings, may_read_judgements
 from leaderboard.datasets.files import seals_queries
 from leaderboard.datasets.qrels import recorded_qrels_path
 from leaderboard.judgements.disclosure import may_see_counts
 from leaderboard.models import Dataset, DatasetVersion, Protection, Qrels, Round
 from leaderboard.results.board_rows.revisions import Kind, boards_changed, lock_boards
 from leaderboard.results.measures import RefusedMeasures, describe_shown, set_measures
-from leaderboard.results.publishing.protection import (
-    CannotProtect,
-    CannotReveal,
-    request_change,
-    reveal_private,
-)
+from leaderboard.results.publishing.protection import CannotProtect, CannotReveal, request_change, reveal_private
 from leaderboard.results.slices import set_tags
 from leaderboard.systems.baselines import request_baseline_again
 

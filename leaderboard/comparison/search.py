@@ -142,10 +142,15 @@ _PAGES: Mapping[str, Callable[[], Iterable[str]]] = {
 }
 
 
-def similar_pages(path: str) -> list[str]:
-    """Return addresses of existing pages that are spelled like a path, compared part by part."""
+def similar_pages(path: str) -> tuple[dict[str, str], list[tuple[str, str]]]:
+    """Return what a path names, and names and addresses of existing pages that are spelled like it, part by part.
+
+    The first value has the `kind` and the `name`, and is empty if there is such a page, or no such kind of pages.
+    """
     kind, name, *_rest = [*path[:200].split("/")[1:], "", ""]
-    return [f"/{page}/{match}/" for page in similar(kind, _PAGES, 1) for match in similar(name, _PAGES[page]())]
+    near = [(slug, f"/{page}/{slug}/") for page in similar(kind, _PAGES, 1) for slug in similar(name, _PAGES[page]())]
+    is_missing = kind in _PAGES and name and (name, f"/{kind}/{name}/") not in near
+    return {"kind": kind, "name": name} if is_missing else {}, near
 
 
 def _with_facts(systems: QuerySet[System]) -> QuerySet[System]:

@@ -121,11 +121,11 @@ _LIMITS = {
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Return the API's error for API URLs, else the site's error page with addresses of similar pages."""
+    """Return the API's error for API URLs, else the site's error page with the missing name and similar pages."""
     if not request.path.startswith("/api/"):
         may_know_pages = settings.ACCESS == "public" or request.user.is_authenticated
-        addresses = similar_pages(request.path) if may_know_pages else ()
-        return render(request, "404.html", {"near": [(address, address) for address in addresses]}, status=404)
+        missing, near = similar_pages(request.path) if may_know_pages else ({}, [])
+        return render(request, "404.html", {"missing": missing, "near": near}, status=404)
     detail = "This URL does not exist. See /api/v1/docs/ for the URLs of the API."
     return JsonResponse({"code": "not_found", "detail": detail, "problems": []}, status=404)
 

@@ -10,6 +10,13 @@ _SYNONYMS = {
     "metric": "measure", "query": "q", "search": "q", "filter": "q", "limit": "rows", "per_page": "rows",
     "license": "licence", "model": "system", "name": "system", "latency": "mean-latency", "size": "model-parameters",
 }  # fmt: skip
+#: Words of the forms for parameters whose names differ from them.
+FORM_LABELS = {
+    "q": "search", "view": "cells show", "slice": "queries", "pin": "pinned systems",
+    "cpu-only": "measured without a GPU", "corpus": "index size for my corpus", "licence": "license",
+    "min-*": "minimum of a column", "max-*": "maximum of a column",
+    **{f"weight-{name}": f"weight of {name}" for name in ("effectiveness", "latency", "memory", "cost")},
+}  # fmt: skip
 
 
 def similar(text: str, choices: Iterable[str], limit: int = MAX_SUGGESTED, cutoff: float = 0.6) -> list[str]:

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonRespons
 from django.shortcuts import render
 
 from leaderboard.core.http.api_errors import unknown_choice
-from leaderboard.core.http.choices import UnknownChoice, UnknownParameter
+from leaderboard.core.http.choices import FORM_LABELS, UnknownChoice, UnknownParameter
 from leaderboard.core.http.middleware import Middleware
 
 #: Parameters that mail programs and social networks append to links.
@@ -85,14 +85,15 @@ def _refusal(request: HttpRequest, error: UnknownChoice) -> HttpResponse:
     elif not request.path.endswith("/"):
         response = HttpResponse(f"{error}\n", content_type="text/plain; charset=utf-8", status=400)
     else:
-        links = [(choice, _corrected_url(request, error, choice)) for choice in error.choices]
+        labels = FORM_LABELS if isinstance(error, UnknownParameter) else {}
+        links = [(name, labels.get(name, name), _corrected_url(request, error, name)) for name in error.choices]
         unknown_name = error.value if isinstance(error, UnknownParameter) else error.parameter
         rest = request.GET.copy()
         label = "=".join((unknown_name, *rest.pop(unknown_name, [])))  # longer if the parameter is repeated
         context = {
             "error": error,
-            "near": [link for link in links if link[0] in error.near],
-            "links": [link for link in links if link[0] not in error.near],
+            "near": [link[1:] for link in links if link[0] in error.near],
+            "links": [link[1:] for link in links if link[0] not in error.near],
             "unknown": label if len(label) <= _MAX_LABEL_LENGTH and label.count("=") == 1 else unknown_name,
             "rest": _address(request, rest),
         }

@@ -33,11 +33,11 @@ def slug() -> str:
         ("/datasets/{}/?mesure=AP", "measure", "zero-shot"),
         ("/datasets/{}/?Sort=AP", "sort", "hardware"),
         ("/datasets/{}/?metric=AP", "measure", "other names"),
-        ("/datasets/{}/?columm=all", "columns", "min-*"),
+        ("/datasets/{}/?columm=all", "columns", "measured without a GPU"),
         ("/datasets/{}/?pages=2", "page", "pin"),
         ("/benchmarks/?domains=Law", "domain", "judgements"),
         ("/compare/?systems=bm25", "system", "benchmark"),
-        ("/search/?query=bm25", "q", "kind"),
+        ("/search/?query=bm25", "search", "kind"),
         ("/figures/pareto/?devise=gpu", "device", "hardware"),
         ("/datasets/{}/queries/?searh=x", "", "sort"),
         ("/news/?pge=2", "page", "page"),
@@ -53,7 +53,9 @@ def test_a_page_names_an_unknown_parameter_and_the_ones_that_it_reads(
     assert answer.status_code == 400
     assert f"Unknown parameter “{address.partition('?')[2].partition('=')[0]}”</h1>" in page
     assert ("Did you mean" in page) == bool(near)
+    assert f">{near}</a>" in page or not near
     assert valid in page
+    assert "min-*" not in page
     assert "no-cache" in answer["Cache-Control"]
 
 

@@ -30,7 +30,7 @@ PAGES = (
     "/docs/nosuch/",
 )
 #: Of the operator, and what users typed.
-DATA = {*NAMES, "bm25", "testserver", "Privacy"}
+DATA = {*NAMES, "bm25", "nosuch", "testserver", "Privacy"}
 
 
 def accented(text: str) -> str:
