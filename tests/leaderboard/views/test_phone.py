@@ -119,6 +119,17 @@ def test_no_target_is_smaller_than_a_finger(phone: Page, address: str) -> None:
     assert phone.evaluate(SMALL) == []
 
 
+def test_code_has_the_whole_width(phone: Page) -> None:
+    phone.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    phone.goto("/docs/tutorial/")
+    frame = phone.locator(".copy-frame").first
+    code, button = frame.locator(".code-block").bounding_box(), frame.locator(".copy").bounding_box()
+    assert code
+    assert button
+    assert code["width"] > 340
+    assert button["y"] >= code["y"] + code["height"]
+
+
 @pytest.mark.parametrize("width", [320, 390])
 def test_brand_and_search_fit_when_signed_in(phone: Page, width: int, client: Client) -> None:
     phone.set_viewport_size({"width": width, "height": 844})
