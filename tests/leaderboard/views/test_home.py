@@ -157,7 +157,7 @@ def test_empty_pages_say_what_will_be_there_and_offer_one_step(client: Client) -
         ("/", "Datasets that accept runs will be listed here", "/docs/datasets/"),
         ("/benchmarks/", "They will be listed here once a curator imports one", "/docs/datasets/"),
         ("/news/", "will be listed here by day", "/benchmarks/"),
-        ("/rounds/", "Announced rounds will be listed here", "/datasets/"),
+        ("/rounds/", "Curators start a round on a dataset or a benchmark", "/datasets/"),
         ("/search/?q=zzz", "pages of the documentation by their headings", "/benchmarks/"),
         ("/search/", "The search finds", "/benchmarks/"),
     ):
