@@ -214,7 +214,8 @@ class MembershipFormSet(BaseInlineFormSet):
     def clean(self) -> None:
         """Raise ValidationError if the team would have no owner, or a new member cannot join it."""
         super().clean()
-        if any(form.errors for form in self.forms) or not (self.has_changed() or self.instance._state.adding):
+        is_unchanged = not self.has_changed() and not self.instance._state.adding
+        if is_unchanged or any(form.errors for form in self.forms):
             return
         remaining_forms = [form for form in self.forms if form not in self.deleted_forms]
         if not any(form.cleaned_data.get("owner") for form in remaining_forms):

@@ -185,9 +185,10 @@ def _entry_problems(row: Round, team: Team | None, entry: RoundEntry, tags: Sequ
         message = f"{row} requires the type of the run."
         hint = "Send run_type=automatic, or run_type=manual if queries or ranking involved human intervention."
         yield RUN_TYPE_NEEDED.problem(message, hint)
+    has_valid_tags = bool(tags) and all(tag is not None and TAG.fullmatch(tag) for tag in tags)
     if entry.tag:
         yield from _tag_problems(entry)
-    elif not tags or any(tag is None or not TAG.fullmatch(tag) for tag in tags):
+    elif not has_valid_tags:
         reason = "the file is only read later" if None in tags else "the file has no valid one"
         message = f"{row} requires a run tag, but {reason if tags else 'none was sent'}."
         hint = "Send tag=… with 1 to 24 letters, digits, dots, hyphens, and underscores."

@@ -275,7 +275,8 @@ def _labels_from_names(members: Sequence[RunFile]) -> list[str]:
     prefixes = {match[1] for match in number_matches if match}
     if all(number_matches) and len(prefixes) == 1:
         stems = [match[2] for match in number_matches if match]
-    if len(set(stems)) == len(stems) and all(stem and len(stem) <= LONGEST_LABEL for stem in stems):
+    are_unique = len(set(stems)) == len(stems)
+    if are_unique and all(0 < len(stem) <= LONGEST_LABEL for stem in stems):
         return stems
     return [str(number) for number in range(1, len(members) + 1)]
 

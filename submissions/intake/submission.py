@@ -146,7 +146,8 @@ def _is_same(new_job: Job, earlier_job: Job) -> bool:
         return earlier_job.upload_sha256 == new_job.upload_sha256
     # Models on the Hub are named in the payload. They have a checkpoint only after the download.
     on_hub = "hub_name" in new_job.payload
-    if _differences(new_job, earlier_job) or not (on_hub or _model_sha256(new_job) == _model_sha256(earlier_job)):
+    has_same_model = on_hub or _model_sha256(new_job) == _model_sha256(earlier_job)
+    if _differences(new_job, earlier_job) or not has_same_model:
         return False
     keys = [name for name in ("run_ids", "parameters", "hub_name", "hub_commit") if name in new_job.payload]
     return all(name in earlier_job.payload and earlier_job.payload[name] == new_job.payload[name] for name in keys)

@@ -21,13 +21,7 @@ from leaderboard.results.publishing.visibility import set_visibility, withdraw_e
 from leaderboard.systems import records as system_records
 from submissions.checkpoints.service import checkpoint_folder
 from submissions.core.errors import Refused
-from submissions.intake.rounds import (
-    INVALID_PRIORITY,
-    ROUND_CLOSED,
-    counted_submissions,
-    may_reorder,
-    readmit,
-)
+from submissions.intake.rounds import INVALID_PRIORITY, ROUND_CLOSED, counted_submissions, may_reorder, readmit
 from submissions.intake.run_records import MADE_BY
 from submissions.jobs.checkpoints.encodings import cancel_unneeded_shards
 from submissions.jobs.kinds.handover import MEASURES, MISS_COUNT, RETRIEVAL, RetrievalResult

@@ -264,7 +264,8 @@ def find_obstacle(job: Job) -> Obstacle | None:
     if job.kind not in KINDS:
         return None
     capabilities = reported_capabilities(queues=[job.queue])
-    if not capabilities or any(row.runs(unprotected=job.payload.get(UNPROTECTED) is True) for row in capabilities):
+    is_unprotected = job.payload.get(UNPROTECTED) is True
+    if not capabilities or any(capability.runs(unprotected=is_unprotected) for capability in capabilities):
         return None
     obstacle = common_obstacle(capabilities)
     if obstacle is not None:

@@ -204,7 +204,8 @@ def _refund_reason(jobs: Sequence[Job]) -> str:
     """
     states = {job.state for job in jobs}
     # A timeout of scoring is our fault; a timeout of a model is not.
-    if State.FAILED in states or any(job.state == State.TIMED_OUT and job.kind != Job.Kind.MODEL for job in jobs):
+    has_scoring_timeout = any(job.state == State.TIMED_OUT and job.kind != Job.Kind.MODEL for job in jobs)
+    if State.FAILED in states or has_scoring_timeout:
         return OUR_FAULT
     has_begun = any(job.state in (State.CANCELLED, State.TIMED_OUT) and job.started_at for job in jobs)
     # A downloaded image has a checkpoint once it has arrived.

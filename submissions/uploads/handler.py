@@ -88,7 +88,8 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
         user = getattr(request, "user", None)
         is_visitor = user is None or not user.is_authenticated
         takes_checkpoint = field_name == CHECKPOINT_FIELD and view in TAKE_CHECKPOINTS
-        if view not in TAKE_FILES or (is_visitor and (takes_checkpoint or view not in TAKE_VISITORS_RUNS)):
+        needs_account = takes_checkpoint or view not in TAKE_VISITORS_RUNS
+        if view not in TAKE_FILES or (is_visitor and needs_account):
             raise StopUpload(connection_reset=True)
         self.limit = max(self.limit, _get_limit(takes_checkpoint=takes_checkpoint, is_visitor=is_visitor))
         if announced_bytes(request) > self.limit + FORM_BYTES:

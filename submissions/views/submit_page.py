@@ -360,7 +360,8 @@ class SubmitPage(SubmissionPage):
                 files += [incoming_file(upload, slug or self._posted_dataset) for upload in uploads]
         for field, upload_ids in post.lists():
             kind, _separator, slug = field.removeprefix(UPLOAD_PREFIX).partition(":")
-            if field.startswith(UPLOAD_PREFIX) and ((kind == "run" and slug) or kind == MULTIPLE_FILES):
+            holds_runs = (kind == "run" and slug) or kind == MULTIPLE_FILES
+            if field.startswith(UPLOAD_PREFIX) and holds_runs:
                 for key in upload_ids:
                     dataset = slug or post.get(f"dataset:{key}") or self._posted_dataset
                     files.append(incoming_upload(self.user, key, Upload.Kind.RUN, dataset))
