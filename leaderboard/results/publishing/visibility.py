@@ -37,12 +37,7 @@ def set_visibility(submission_reference: str, *, public: bool) -> None:
     lock_boards(submission_entries.values_list("dataset_id", flat=True))
     submission_entries.update(public_wanted=public)
     # Superseded entries are already as public as they can be.
-    unchanged_states = [
-        Visibility.WITHDRAWN,
-        *Entry.CURATED,
-        visibility,
-        *([Visibility.SUPERSEDED] if public else []),
-    ]
+    unchanged_states = [Visibility.WITHDRAWN, *Entry.CURATED, visibility, *([Visibility.SUPERSEDED] if public else [])]
     entries = submission_entries.exclude(visibility__in=unchanged_states)
     was_public = Exists(EntryVersion.objects.filter(entry=OuterRef("pk")))
     changed_entries = list(entries.annotate(seen_before=was_public).select_related("dataset", "system").order_by("pk"))
