@@ -61,11 +61,12 @@ PAGE_PAIRS = Family(_("Holm, %(tests)d here"), _("Holm-corrected p %(p)s for the
 
 
 class CorrectedP(NamedTuple):
-    """A pair's p-value, corrected for `tests` tests."""
+    """A pair's p-value, corrected for `tests` tests, and the possible ranks of the system on the board if known."""
 
     p: float
     tests: int
     family: Family
+    ranks: tuple[int, int] | None = None
 
     @property
     def text(self) -> str:
@@ -147,7 +148,7 @@ def corrected_on_board(board: BoardStatements, pair: tuple[int, int], measure: s
         if anchor in pair and (certainty_of_other := certainty.entries.get(pair[1 - pair.index(anchor)])) is not None:
             p = getattr(certainty_of_other, column)
             if p is not None and tests > 1:
-                return CorrectedP(p, tests, family)
+                return CorrectedP(p, tests, family, certainty_of_other.ranks)
     return None
 
 

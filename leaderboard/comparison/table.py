@@ -32,7 +32,7 @@ from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
 from leaderboard.models import REFERENCE_TYPES, Benchmark, Dataset
 from leaderboard.results.board_rows.entry_rows import REPORTED, UNRANKED
-from leaderboard.results.significance.statements import BoardStatements, Gap, statements
+from leaderboard.results.significance.statements import BoardStatements, Gap, Statement, lost_class, statements
 from leaderboard.results.significance.types import ALPHA
 
 
@@ -56,13 +56,14 @@ class ComparedCell:
     @property
     def text(self) -> dict[str, Any]:
         """Formatted values for the page and the exports."""
-        lost = " is-lost" if self.corrected is not None and self.corrected.p >= ALPHA else ""
+        p, corrected = self.tested and self.tested.p, self.corrected
+        test = Statement(p=p, p_corrected=corrected and corrected.p, ranks=corrected and corrected.ranks)
         return {
             "value": numbers.format_value(self.value, numbers.DECIMALS),
             "delta": numbers.signed(self.delta and round(self.delta, numbers.DECIMALS), numbers.DECIMALS),
-            "direction": f"{self.direction}{lost}" if self.is_significant else "ns",
-            "p": "—" if self.tested is None else format_p_value(self.tested.p),
-            "corrected": "" if self.corrected is None else self.corrected.text,
+            "direction": self.direction + lost_class(test) if p is not None and p < ALPHA else "ns",
+            "p": "—" if p is None else format_p_value(p),
+            "corrected": "" if corrected is None else corrected.text,
             "spread": self.spread,
             "reference": _(REFERENCE_TYPES.get(self.entry.run_type, "")) if self.entry else "",
             "gap": gap_texts(self.gap),
@@ -79,11 +80,6 @@ class ComparedCell:
             return ""
         pair_text = _("p %(p)s for this pair") % {"p": p_text(self.tested.p)}
         return f"{'; '.join(filter(None, [pair_text, self.corrected and self.corrected.sentence]))}."
-
-    @property
-    def is_significant(self) -> bool:
-        """Whether the test of this pair alone is significant; False for means over datasets."""
-        return self.tested is not None and self.tested.p < ALPHA
 
     @property
     def spread(self) -> str:
@@ -292,8 +288,7 @@ def _with_tests(
                 page_correction = next(page_corrections)
                 pair = first_entry.pk, entry.pk
                 corrected_p = corrected_on_board(boards[first_entry.dataset_id], pair, row.measure)
-                if corrected_p is None and page_correction.tests > 1:
-                    corrected_p = page_correction
+                corrected_p = corrected_p or (page_correction if page_correction.tests > 1 else None)
                 cell = replace(cell, tested=next(remaining_tests), corrected=corrected_p)
         cells.append(cell)
     return replace(row, cells=tuple(cells))

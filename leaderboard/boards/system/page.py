@@ -313,7 +313,7 @@ class Result(NamedTuple):
             "best": numbers.format_value(self.best, numbers.DECIMALS),
             "delta": numbers.signed(self.delta, numbers.DECIMALS),
             "relative": numbers.signed(self.relative, 1, percent=True),
-            "direction": self.direction,
+            "direction": self.direction + lost_class(self.certainty),
             "word_pieces": numbers.format_value(self.word_pieces, numbers.DECIMALS),
             "word_pieces_delta": numbers.signed(self.word_pieces_delta, numbers.DECIMALS),
             "word_pieces_relative": numbers.signed(self.word_pieces_relative, 1, percent=True),
@@ -324,14 +324,18 @@ class Result(NamedTuple):
 
     @property
     def direction(self) -> str:
-        """CSS class of the difference from the baseline: that of a significant outcome, or `ns`.
+        """CSS class of the difference from the baseline: `up` or `down` if it is significant in its own test, or `ns`.
 
         A worse score is `untested` if only better scores are tested, as on hidden judgments.
         """
         direction = numbers.direction(self.delta, self.measure)
         is_untested = self.better_than_baseline is False and self.certainty is None and direction == "down"
         is_significant = self.better_than_baseline or differs(self.certainty)
-        return direction + lost_class(self.certainty) if is_significant else "untested" if is_untested else "ns"
+        return direction if is_significant else "untested" if is_untested else "ns"
+
+    @property
+    def is_lost_by_correction(self) -> bool:
+        return self.certainty is not None and self.certainty.is_lost_by_correction
 
     def _latency_text(self) -> str:
         """Return the newest mean latency of whole searches in milliseconds, marked if doubtful; empty if unknown."""

@@ -44,7 +44,7 @@ def headline(results: Sequence[Result]) -> dict[str, Any]:
         "compared": len(compared_results),
         "ahead": sum(numbers.direction(result.delta, result.measure) == "up" for result in compared_results),
         "tested": sum(result.better_than_baseline is not None for result in compared_results),
-        "better": sum(result.direction == "up" for result in compared_results),
+        "better": sum(result.direction == "up" and not result.is_lost_by_correction for result in compared_results),
     }
 
 
@@ -57,12 +57,13 @@ def draw_differences(results: Sequence[Result], baseline: str) -> SafeString:
             f"{result.dataset}, {result.configuration}" if result.configuration else result.dataset,
             result.delta or 0.0,
             result.certainty and result.certainty.delta_interval,
-            "untested" if result.better_than_baseline is None else roles.get(result.direction, "ns"),
-            is_lost="is-lost" in result.direction,
+            "ns" if is_lost else roles.get(result.direction, "ns") if is_tested else "untested",
+            is_lost,
         )
         for result in compared_results
     ]
     measures = {result.measure for result in compared_results}
+        for is_tested, is_lost in [(result.better_than_baseline is not None, result.is_lost_by_correction)]
     measure = measures.pop() if len(measures) == 1 else _("in the primary measures")
     return draw_forest(rows, measure, baseline) if len(rows) > 1 else SafeString("")
 

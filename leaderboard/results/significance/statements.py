@@ -47,6 +47,7 @@ from leaderboard.results.significance.types import (
     EntryCertainty,
     MeasureCertainty,
     TestSettings,
+    is_lost_by_correction,
 )
 
 
@@ -80,12 +81,8 @@ class Statement:
 
     @property
     def is_lost_by_correction(self) -> bool:
-        """Whether the difference from the baseline is significant in its own test, but not after correction.
-
-        See `EntryCertainty.is_lost_by_correction`.
-        """
-        first, last = self.ranks or (0, 1)
-        return bool(self.better or self.worse) and (self.p_corrected or 0) >= ALPHA and first < last
+        """Whether the difference from the baseline is significant in its own test, but not after correction."""
+        return is_lost_by_correction(self.p, self.p_corrected, self.ranks)
 
     @property
     def is_kept_by_pairs(self) -> bool:

@@ -66,6 +66,16 @@ class TestSettings:
         return f"all {permutations:,} sign patterns" if self.is_exact else random_patterns
 
 
+def is_lost_by_correction(p: float | None, p_corrected: float | None, ranks: tuple[int, int] | None) -> bool:
+    """Return whether a difference is significant in its own test, but not after correction.
+
+    `ranks` is the range of possible ranks, None if unknown. The result is False for a single possible rank: the tests
+    of all pairs, which are also corrected, separate such an entry from all others.
+    """
+    low, high = ranks or (0, 1)
+    return p is not None and p_corrected is not None and p < ALPHA <= p_corrected and low < high
+
+
 class EntryCertainty(NamedTuple):
     """Significance of one entry under one measure.
 
@@ -117,13 +127,8 @@ class EntryCertainty(NamedTuple):
 
     @property
     def is_lost_by_correction(self) -> bool:
-        """Whether the difference from the baseline is significant in the entry's own test, but not after correction.
-
-        False for an entry with a single possible rank: the tests of all pairs, which are also corrected, separate it
-        from the baseline.
-        """
-        p, corrected, ranks = self.p_baseline, self.p_baseline_corrected, self.ranks or (0, 1)
-        return p is not None and corrected is not None and p < ALPHA <= corrected and ranks[0] < ranks[1]
+        """Whether the difference from the baseline is significant in the entry's own test, but not after correction."""
+        return is_lost_by_correction(self.p_baseline, self.p_baseline_corrected, self.ranks)
 
     @property
     def ranks(self) -> tuple[int, int] | None:

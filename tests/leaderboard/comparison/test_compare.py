@@ -14,8 +14,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from evaluation.statistics.randomisation import holm, randomisation_test
+from leaderboard.comparison.pairs import BASELINE_COMPARISONS, CorrectedP, PairTest
 from leaderboard.comparison.selection import MAX_SYSTEMS, entries_of_systems
-from leaderboard.comparison.table import compare
+from leaderboard.comparison.table import ComparedCell, compare
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry, System
 from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.comparison.test_queries import GOOD, POOR, text_of
@@ -535,3 +536,10 @@ def test_runs_whose_only_document_is_the_query_itself_are_compared(client: Clien
     first, second = (run_for(dataset, name, {"q1": ["d1", "d2"], "d3": ["d3"]}).system for name in ("one", "two"))
     page = text_of(client.get(address(first.slug, second.slug, dataset=dataset.slug)).content.decode())
     assert "one, two 1.0 0.50" in page, "the documents of q1 are the same; d3 has none"
+
+
+@pytest.mark.parametrize(("ranks", "direction"), [((1, 2), "up is-lost"), (None, "up is-lost"), ((2, 2), "up")])
+def test_a_difference_is_outlined_as_on_the_board(ranks: tuple[int, int] | None, direction: str) -> None:
+    corrected = CorrectedP(0.08, 4, BASELINE_COMPARISONS, ranks)
+    cell = ComparedCell(delta=0.1, tested=PairTest(0.02, 9, 1, 2), corrected=corrected, measure="nDCG@10")
+    assert cell.text["direction"] == direction, "the tests of all pairs separate a system with a single possible rank"
