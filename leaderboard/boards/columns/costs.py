@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, Literal, NamedTuple
 
 from django.utils.html import format_html
@@ -332,25 +332,30 @@ def describe_costs(columns: Iterable[Column], rows: Iterable[Row]) -> None:
     Doubtful values keep their own text.
     """
     keys = [column.key for column in columns if column.key in WITH_SPREAD]
-    for row in rows if keys else ():
-        if row.measured is None:
+    for row, key in product(rows, keys):
+        value, noise = row.value(key), row[key].noise
+        if row.measured is None or row[key].mark:  # A doubtful value already has an explanation.
             continue
-        for key in keys:
-            value, noise = row.value(key), row[key].noise
-            if row[key].mark:  # A doubtful value already has an explanation.
-                continue
-            spread = ""
-            if isinstance(value, float) and noise and math.isfinite(noise):
-                decimals = len(format_quantity(value).partition(".")[2])  # The spread has as many as the cost.
-                spread = f"± {max(noise, 10**-decimals):,.{decimals}f}"
-            title = ""
-            if row.measured.over_stored_runs:
-                title = OVER_STORED_RUNS
-            elif key == "mean-latency":
-                title = latency_variation(row.measured)
-            elif row.measured.baseline_latency is not None:
-                title = f"BM25 took {format_quantity(row.measured.baseline_latency)} ms in the same job"
-            row[key] = Cell(value, title=title, spread=spread, noise=noise)
+        spread, title = spread_text(value, noise) if isinstance(value, float) else "", ""
+        if row.measured.over_stored_runs:
+            title = OVER_STORED_RUNS
+        elif key == "mean-latency":
+            title = latency_variation(row.measured)
+        elif row.measured.baseline_latency is not None:
+            title = f"BM25 took {format_quantity(row.measured.baseline_latency)} ms in the same job"
+        row[key] = Cell(value, title=title, spread=spread and f"± {spread}", noise=noise)
+
+
+def spread_text(value: float, noise: float) -> str:
+    """Return the uncertainty `noise` of a cost with as many decimals as the cost; empty if it is 0 or unknown."""
+    decimals = len(format_quantity(value).partition(".")[2])
+    return f"{max(noise, 10**-decimals):,.{decimals}f}" if noise and math.isfinite(noise) else ""
+
+
+def latency_spread(measurement: MeasuredEntry) -> str:
+    """Return the uncertainty of the mean latency in milliseconds; empty if it is unknown."""
+    mean = measurement.latency["mean"]
+    return spread_text(mean, mean * latency_noise(measurement))
 
 
 def cost_group(machine: Machine | None, dataset: str = "") -> str:
@@ -359,10 +364,10 @@ def cost_group(machine: Machine | None, dataset: str = "") -> str:
 
 def latency_variation(measurement: MeasuredEntry) -> str:
     """Return a short text on the variation of latency over queries and the uncertainty of its mean."""
-    latency, spread = measurement.latency, measurement.figures.get("spread_ms")
+    latency, spread = measurement.latency, latency_spread(measurement)
     percentiles = " · ".join(f"{name} {format_quantity(latency[name])}" for name in ("p50", "p95", "p99"))
     brief_note = f" · {measurement.figures['queries']} queries only" if is_brief(measurement.figures) else ""
-    return f"{percentiles} ms{brief_note}" + ("" if spread is None else f" · mean ± {format_quantity(spread, 2)} ms")
+    return f"{percentiles} ms{brief_note}{spread and f' · mean ± {spread} ms'}"
 
 
 def common_currency(measurements: Iterable[MeasuredEntry]) -> str:

@@ -11,6 +11,8 @@ from leaderboard.boards.columns.costs import (
     OVER_STORED_RUNS,
     CostColumn,
     common_currency,
+    latency_noise,
+    latency_spread,
     unit_with_currency,
 )
 from leaderboard.boards.forest import ForestRow, Role, draw_forest
@@ -61,9 +63,9 @@ def draw_differences(results: Sequence[Result], baseline: str) -> SafeString:
             is_lost,
         )
         for result in compared_results
+        for is_tested, is_lost in [(result.better_than_baseline is not None, result.is_lost_by_correction)]
     ]
     measures = {result.measure for result in compared_results}
-        for is_tested, is_lost in [(result.better_than_baseline is not None, result.is_lost_by_correction)]
     measure = measures.pop() if len(measures) == 1 else _("in the primary measures")
     return draw_forest(rows, measure, baseline) if len(rows) > 1 else SafeString("")
 
@@ -194,13 +196,12 @@ def depth_charts(results: Sequence[Result]) -> list[dict[str, Any]]:
 
 
 def _text(column: CostColumn, measurement: MeasuredEntry) -> str:
-    """Return a cost as text. The uncertainty of the latency has as many decimals as the latency."""
+    """Return a cost as text."""
+    if column is _SPREAD:
+        return latency_spread(measurement) or "—"
     value = column.value(measurement)
     if value is None:
         return "—"
-    if column is _SPREAD:
-        decimals = len(format_quantity(measurement.latency["mean"]).partition(".")[2])
-        return f"{max(value, 10**-decimals):,.{decimals}f}"
     if isinstance(value, int):  # An exact count.
         return f"{value:,}"
     return format_quantity(value)
@@ -215,7 +216,7 @@ def _latency_part(name: str, label: str) -> CostColumn:
 
 
 _LATENCY, *_OTHER_COSTS = COSTS
-_SPREAD = CostColumn("", "±", "ms", "uncertainty of the mean", lambda item: item.figures.get("spread_ms"))
+_SPREAD = CostColumn("", "±", "ms", "uncertainty of the mean, at least 3%: the difference between jobs", latency_noise)
 _COLUMNS = [
     _LATENCY._replace(note="mean of single warm searches", whole_searches=False),
     _SPREAD,

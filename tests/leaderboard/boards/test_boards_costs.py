@@ -356,12 +356,17 @@ def test_a_doubtful_time_is_marked_on_pages_in_exports_and_in_the_api(client: Cl
     assert measured["doubt"] == reason
 
 
-def test_the_uncertainty_of_a_latency_has_its_decimals_on_a_systems_page(client: Client) -> None:
+@pytest.mark.parametrize(
+    ("spread", "text"), [(0.00498, "0.007"), (0.02, "0.020"), (None, "")], ids=["jobs differ more", "stored", "unknown"]
+)
+def test_a_board_and_a_systems_page_show_the_same_uncertainty(client: Client, spread: float | None, text: str) -> None:
     dataset = scored_dataset()
     entry = score(dataset, "quick", ndcg=0.5)
-    cost(entry, 0.248, spread_ms=0.00498)
+    cost(entry, 0.248, spread_ms=spread)
+    [row] = board_of(dataset).rows
+    assert row["mean-latency"].spread == (text and f"± {text}")
     page = client.get(f"/systems/{entry.system.slug}/").content.decode()
-    assert '<td class="n">0.005</td>' in page
+    assert (f'<td class="n">{text}</td>' in page) == bool(text)
 
 
 def test_a_doubtful_time_is_neither_compared_in_the_verdict_nor_plotted_nor_weighted() -> None:
@@ -399,7 +404,7 @@ def test_the_page_links_the_protocol_tells_p95_on_hover_and_offers_the_machines(
     cost(entry, 10.0, hardware=GPU)
     page = client.get(f"/datasets/{dataset.slug}/").content.decode()
     assert '<a href="/efficiency/">Efficiency on NVIDIA H200, AMD EPYC, 2 cores</a>' in page
-    assert 'title="p50 9.00 · p95 20.0 · p99 30.0 ms · mean ± 0.10 ms"' in page
+    assert 'title="p50 9.00 · p95 20.0 · p99 30.0 ms · mean ± 0.3 ms"' in page
     assert "board-hardware" not in page
     cost(entry, 10.0)
     page = client.get(f"/datasets/{dataset.slug}/?hardware={GPU['slug']}&sort=times-bm25").content.decode()
