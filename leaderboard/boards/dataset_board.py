@@ -464,15 +464,13 @@ def measure_column(measure: str, group: str = EFFECTIVENESS, note: str = "", *, 
         if value is not None and (revision := line.revision_placeholder):
             mark, title = marks.REVISION_MARKS[revision]
             return Cell(value, mark=mark, title=_(title))
-        if line.entry.deviations or (in_focus and line.certainty is not None):
-            certainty = line.certainty if in_focus else None
-            ends = None if certainty is None else (certainty.low, certainty.high)
-            if value is None or measure not in line.entry.deviations:
-                return Cell(value, interval=ends) if ends else value
-            deviation, seeds = line.entry.deviations[measure], line.entry.seed_count
-            spread = f"± {deviation:.{line.decimals}f} ({seeds})" if in_focus else ""
-            return Cell(value, title=seeds_title(seeds, deviation, line.decimals), spread=spread, interval=ends)
-        return value
+        certainty = line.certainty if in_focus else None
+        ends = None if certainty is None else (certainty.low, certainty.high)
+        if value is None or measure not in line.entry.deviations:
+            return Cell(value, interval=ends) if ends else value
+        deviation, seeds = line.entry.deviations[measure], line.entry.seed_count
+        spread = f"± {deviation:.{line.decimals}f} ({seeds})" if in_focus else ""
+        return Cell(value, title=seeds_title(seeds, deviation, line.decimals), spread=spread, interval=ends)
 
     label, _separator, judge = measure.removesuffix("')").partition("(judge='")
     label += f" ({judge})" if judge else ""

@@ -132,15 +132,12 @@ class Column:
 #: Common prefix of the heads of difference groups, for any baseline.
 _DIFFERENCES = "Δ "
 
+#: Heads of groups that may be followed by further words, such as the hardware.
+_HEADS = (EFFECTIVENESS, OTHER_MEASURES, JUDGED_SHARE, EFFICIENCY, ABOUT)
 #: Slugs of groups by head; other groups use their slugified head.
 _GROUP_SLUGS = {
-    EFFECTIVENESS: "effectiveness",
     DIFFERENCE: "delta",
-    OTHER_MEASURES: "other-measures",
-    JUDGED_SHARE: "judged",
-    EFFICIENCY: "efficiency",
     OTHER_REPORTED: "reported",
-    ABOUT: "about",
     "Gap: open vs hidden half": "public-against-hidden",
     "All datasets": "over-all",
     "Ranks over datasets": "ranks-over-all",
@@ -156,7 +153,7 @@ def _group_slug(group: str) -> str:
 
 
 def _short_head(group: str) -> str:
-    return next((head for head in _GROUP_SLUGS if group.startswith(head)), group)
+    return next((head for head in (*_HEADS, *_GROUP_SLUGS) if group.startswith(head)), group)
 
 
 class Block(IntEnum):
@@ -281,7 +278,8 @@ class Part(NamedTuple):
 class Summary:
     """The summary of a board, as statements and as data: slugs and published values, None if withheld or unknown.
 
-    `label` precedes the `name` of the best system, and `after` follows it. The other `parts` have their own labels.
+    `label` precedes the `name` of the best system, and `after` follows it. The other parts have their own labels: the
+    `primary_parts` are on lines of their own, and the `secondary_parts` share lines on wide screens.
     `relative` is the difference from the baseline, 0.1 for 10% more. `latency` is the mean latency of `cheapest`, the
     fastest comparable system, in milliseconds. If the best system beats the baseline, `above_bound` is true if it also
     exceeds the baseline's upper bound, and `baseline_tied` is true if the tests of all pairs do not separate the two.
@@ -293,7 +291,8 @@ class Summary:
     label: str
     name: str
     after: str
-    parts: Sequence[Part]
+    primary_parts: Sequence[Part]
+    secondary_parts: Sequence[Part]
     best: str
     measure: str
     score: float
@@ -313,8 +312,8 @@ class Summary:
     @property
     def text(self) -> str:
         separator = " " if self.after.startswith("(") else ", "
-        parts = (Part(self.label, f"{self.name}{separator}{self.after}", detail=self.origin), *self.parts)
-        return " ".join(part.sentence for part in parts)
+        best = Part(self.label, f"{self.name}{separator}{self.after}", detail=self.origin)
+        return " ".join(part.sentence for part in (best, *self.primary_parts, *self.secondary_parts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,17 +80,18 @@ def render_rows(
     *,
     may_pin: bool = False,
     exact: bool = False,
-) -> SafeString:
-    """Return all rows as HTML, with a `<tbody>` per block, and the figure as a row.
+) -> tuple[SafeString, set[str]]:
+    """Return all rows as HTML, with a `<tbody>` per block and the figure as a row, and the marks of rows and values.
 
-    The figure follows the first five rows, or is at the end if fewer than four rows would follow it.
+    The figure follows the first five rows, or is at the end if fewer than four rows would follow it. Marks are the
+    classes of rows and differences, `star`, and `interval`.
 
     `widths` are those of `spread_widths`. `unpin` has, by slug of a pinned system, the URL of the view without
     its pin. `may_pin` adds a pin button to other rows. Scores have three decimals unless `exact`.
     """
     if not board.rows:
-        return SafeString("")
-    keys = [column.key for column in board.shown]
+        return SafeString(""), set()
+    keys, shown_marks = [column.key for column in board.shown], set[str]()
     column_values = zip(*(map(row.values.get, keys[1:]) for row in board.rows), strict=True)
     keys_with_cells = {key for row in board.rows for key in row.cells}
     decimals = [row.decimals if exact else min(row.decimals, DECIMALS) for row in board.rows]
@@ -101,9 +102,9 @@ def render_rows(
         if column.key in keys_with_cells:
             cells = [row.cells.get(column.key, EMPTY_CELL) for row in board.rows]
         begins_group = previous.key != SYSTEM and previous.group != column.group
-        writer = ColumnWriter(board, decimals, rankings, column, values, cells)
+        writer = ColumnWriter(board, shown_marks, decimals, rankings, column, values, cells)
         columns.append(writer.write(widths.get(column.key), begins_group=begins_group))
-    heads = RowHeads.from_board(board)
+    heads = RowHeads.from_board(board, shown_marks)
     pinned, other_rows = board.rows[: board.pinned], board.rows[board.pinned :]
     first_cells = [
         heads.write(row, heads.unpin_link(row, (unpin or {}).get(row.entry.slug, "")), "is-pinned") for row in pinned
@@ -116,7 +117,7 @@ def render_rows(
             remaining = _("%d more rows follow") % (len(rows) - shown)
             figure += format_html('<p class="figure-next">{} <span aria-hidden="true">↓</span></p>', remaining)
         rows[shown - 1] += f'</tr>\n<tr class="figure-row"><td colspan="{len(board.shown) + 1}">{figure}</td>'
-    return mark_safe("".join(_block_bodies(board, rows)))  # noqa: S308
+    return mark_safe("".join(_block_bodies(board, rows))), shown_marks  # noqa: S308
 
 
 def _block_bodies(board: Board, rows: Sequence[str]) -> Iterator[str]:
@@ -176,10 +177,12 @@ class ColumnHtml(NamedTuple):
 class ColumnWriter:
     """Writer of one column of a board.
 
-    `decimals`, `rankings`, `values`, and `cells` are by row. `cells` are empty for rows with only a value.
+    `decimals`, `rankings`, `values`, and `cells` are by row. `cells` are empty for rows with only a value. The writer
+    adds the marks of its values to `marks`.
     """
 
     board: Board
+    marks: set[str]
     decimals: Sequence[int]
     rankings: Sequence[str]
     column: Column
@@ -210,6 +213,7 @@ class ColumnWriter:
             parts = (part if part[2] else empty_cell for part in zip(paddings, attributes, texts, strict=False))
             paddings, attributes, texts = map(list, zip(*parts, strict=True))
         if room is not None:
+            self.marks.update("interval" for cell in self.cells if cell.interval)
             scale = room, self._scale_maximum()
             return [
                 f"<td{_title_html(cell)}{attribute}>{text}{_cell_suffix(cell, padding, value, digits, scale)}</td>"
@@ -265,6 +269,7 @@ class ColumnWriter:
         if self.column.key != DELTA:
             return differences
         stars = [f"<sup>{SEPARATED}</sup>" if board.separates(row) else "" for row in board.rows]
+        self.marks.update("star" for star in stars if star)
         relative_texts: Iterable[str] = repeat("")
         ratio_key = next((column.key for column in board.columns if column.key in RATIOS), RELATIVE)
         if not any(column.key == ratio_key for column in board.shown):
@@ -287,7 +292,7 @@ class ColumnWriter:
         Better is not the same as positive for measures such as Hole@10. Worse scores on hidden judgments are not
         tested, so they are not gray.
         """
-        higher_is_better, gray = self.column.better != "lower", ' class="ns"'
+        higher_is_better, gray = self.column.better != "lower", "ns"
         signed_texts = [
             text.replace("-", MINUS) if value else text.replace("+", "±")
             for value, text in zip(self.values, texts, strict=True)
@@ -297,17 +302,19 @@ class ColumnWriter:
         significances = [differs(test) for test in tests]
         if self.column.key in (DELTA, RELATIVE):
             tests, significances = [row.certainty for row in board.rows], [row.differs for row in board.rows]
-            untested_gray = gray if board.statements.least_difference(board.measure) is None else ' class="untested"'
+            untested_gray = gray if board.statements.least_difference(board.measure) is None else "untested"
 
         def css_class(value: Value, is_significant: bool, lost: str) -> str:
             if not value or isinstance(value, str):
                 return gray
             is_better = (value > 0) == higher_is_better
             if is_significant:
-                return f' class="{"up" if is_better else "down"}{lost}"'
+                return f"{'up' if is_better else 'down'}{lost}"
             return gray if is_better else untested_gray
 
-        return ColumnHtml(signed_texts, map(css_class, self.values, significances, map(lost_class, tests)), paddings)
+        classes = list(map(css_class, self.values, significances, map(lost_class, tests)))
+        self.marks.update(classes)
+        return ColumnHtml(signed_texts, [f' class="{name}"' for name in classes], paddings)
 
     def plain_numbers(self) -> ColumnHtml:
         """Return numbers with the column's decimals, by default as many as the values need, at most four."""
@@ -452,8 +459,8 @@ class RowHeads(NamedTuple):
 
     `measure` is the key of the score's column, empty if rows have a mean. `without_page` are slugs of systems that no
     longer have a page, `implied_provenance` is one that rows omit, and `usual_missing_count` is the number of missing
-    queries of most results. The other fields are texts looked up once per board: labels of buttons, with a placeholder
-    for the name, and the notes below a rank.
+    queries of most results. `marks` collects the marks of the rows. The other fields are texts looked up once per
+    board: labels of buttons, with a placeholder for the name, and the notes below a rank.
     """
 
     measure: str
@@ -462,6 +469,7 @@ class RowHeads(NamedTuple):
     without_page: Collection[str]
     implied_provenance: str
     usual_missing_count: int
+    marks: set[str]
     pin: str
     unpin: str
     ties: str
@@ -469,7 +477,7 @@ class RowHeads(NamedTuple):
     separable: str
 
     @classmethod
-    def from_board(cls, board: Board) -> RowHeads:
+    def from_board(cls, board: Board, shown_marks: set[str]) -> RowHeads:
         """Return the context of a view: facts without a column, entries tied with the best, and texts."""
         visible_keys = {column.key for column in board.shown}
         if "parameters" in visible_keys:
@@ -486,6 +494,7 @@ class RowHeads(NamedTuple):
             board.without_page,
             "" if board.counted and board.counted[0]["provenance"].get(REPORTED) else SCORED,
             board.usual_missing_count,
+            shown_marks,
             _("Pin %s"),
             _("Unpin %s"),
             f'<small title="{_("not separable from the best when all pairs are compared")}">≈ 1</small>',
@@ -541,6 +550,7 @@ class RowHeads(NamedTuple):
         is_tied = row.first_entry in self.tied_entries
         is_separable = row.certainty is not None and row.certainty.is_separable_from_next
         test_classes = ["is-tied"] * is_tied + ["is-separable"] * is_separable
+        self.marks.update(test_classes)
         class_names = " ".join([*classes, *test_classes, *state_classes])
         opening = f'<tr class="{class_names}">' if class_names else "<tr>"
         # A system that has only private results may have no page.

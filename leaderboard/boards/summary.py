@@ -10,15 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import accumulate, islice
-from operator import itemgetter
+from itertools import islice
 
 from django.contrib.humanize.templatetags.humanize import apnumber
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from leaderboard.boards.columns.about import SIZE
 from leaderboard.boards.forest import MAX_ROWS, ForestRow, Role, draw_forest
 from leaderboard.boards.model import DELTA, EFFICIENCY, SEPARATED, Board, DatasetFacts, Part, Row, Summary
 from leaderboard.boards.wording import (
@@ -32,6 +29,7 @@ from leaderboard.boards.wording import (
     unjudged_text,
 )
 from leaderboard.core.measures import better
+from leaderboard.core.text.dates import format_day
 from leaderboard.core.text.numbers import MINUS, format_quantity, format_value, signed, signed_percent
 from leaderboard.results.board_rows.entry_rows import REFERENCE, REPORTED, SCORED
 from leaderboard.results.significance.statements import Statement
@@ -41,9 +39,9 @@ from leaderboard.systems.baselines import BM25, BM25_SETTINGS
 NEAR_BEST = 0.95
 #: Maximum length of a system's name, so that each statement fits into two lines on a phone.
 MAX_NAME = 34
-#: Maximum total length of the names of systems not separable from the best. The first is always named, the
-#: others are counted.
-MAX_NAMES_LENGTH = 48
+#: Maximum total length of the names of systems not separable from the best, and the number of names if they are
+#: longer, so that their statement fits into three lines on a phone. The others are counted.
+MAX_NAMES_LENGTH, MAX_NAMES = 72, 3
 
 #: Reasons for an unknown latency by provenance; a system that ran on this site was not timed.
 _NOT_TIMED = {SCORED: gettext_lazy("not timed (uploaded run)"), REPORTED: gettext_lazy("not reported")}
@@ -125,23 +123,23 @@ class _Leader:
         ratio, is_reported, total = _number(best, relative), best.ranked_in == REPORTED, len(board.rows)
         baseline = next((row for row in self.tied if row.entry.is_baseline and statement.better), None)
         cheapest, latency, cost = self._cheapest()
-        parts = [self._lead_part(ratio, baseline)]
+        primary_parts, secondary_parts = [self._lead_part(ratio, baseline)], list[Part]()
         if board.statements.tied_with_best(board.measure) and len(rows) > 1:
             detail = ", ".join(filter(None, [pairs_text(board.statements, board.measure), board.tested_over]))
-            parts.append(Part(_("Not separable from the best"), self._ties(), detail=detail))
+            primary_parts.append(Part(_("Not separable from the best"), self._ties(), detail=detail))
         elif reason := self._untested_reason():
-            parts.append(Part(_("Not separable from the best"), reason))
+            primary_parts.append(Part(_("Not separable from the best"), reason))
         is_safe = self._exceeds_bound()
         if unjudged := self._unjudged_documents(is_safe):
             share = "" if is_safe is None else self._unjudged_share
-            parts.append(Part(_("Unjudged documents"), unjudged, "warn" if is_safe is False else "", share))
+            state, parts = ("warn", primary_parts) if is_safe is False else ("", secondary_parts)
+            parts.append(Part(_("Unjudged documents"), unjudged, state, share))
         if is_reported:
-            origin = _("public; the scores are copied from %(source)s and not recomputed")
-            parts.append(Part(_("Judgments"), origin % {"source": best.value("by")}))
-        if judgments and not is_reported:
-            parts.append(judgments)
+            judgments = Part(_("Judgments"), _("public; scores copied, not recomputed"))
+        if judgments:
+            secondary_parts.append(judgments)
         if references := ", ".join(self._reference_texts()):
-            parts.append(Part(_("References"), references))
+            secondary_parts.append(Part(_("References"), references))
         reported = self._better_reported()
         label = _("Best reported") if is_reported else _("Best") if reported is None else _("Best scored")
         if self._has_other_rankings:
@@ -155,7 +153,8 @@ class _Leader:
             label,
             _name(best, self.names),
             f"{f'({details}), ' if details else ''}{measure} {format_value(self.score, 3)}",
-            [*parts, Part(_("Cost"), cost)],
+            primary_parts,
+            [*secondary_parts, Part(_("Cost"), cost)],
             best.entry.slug,
             measure,
             self.score,
@@ -210,20 +209,21 @@ class _Leader:
 
     def _origin(self, reported: Row | None) -> str:
         """Return the provenance of the best score, with a note on results that are not ranked with it."""
+        facts = {}
+        if reported is not None:
+            score = format_value(_number(reported, self.key), 3)
+            facts = {"name": _name(reported, self.names), "score": score, "source": ranking_source(reported)}
         if self.best.ranked_in != REPORTED:
             origin = _("uploaded") if self.best.entry.provenance == SCORED else _("run by Runboard")
-            if self.best.entry.missing_queries == 0 and not self.board.views:
-                origin = _("%(origin)s, results for all queries") % {"origin": origin}
-            if reported is None:
-                return origin
-            score = format_value(_number(reported, self.key), 3)
-            facts = {"origin": origin, "name": _name(reported, self.names), "score": score}
-            return _("%(origin)s; best reported, not tested: %(name)s, %(score)s") % facts
+            if not self.board.views:
+                origin = f"{origin} {format_day(self.best.entry.published)}"
+                origin += _(", results for all queries") if self.best.entry.missing_queries == 0 else ""
+            text = _("%(origin)s; best reported, not tested: %(name)s, %(score)s")
+            return text % {"origin": origin, **facts} if facts else origin
         origin = ranking_source(self.best) if self._has_other_rankings else str(self.best.value("by"))
-        if reported is not None:
-            facts = {"name": _name(reported, self.names), "score": format_value(_number(reported, self.key), 3)}
-            facts |= {"origin": origin, "source": ranking_source(reported)}
-            origin = _("%(origin)s; %(name)s reported at %(score)s by %(source)s, ranked separately") % facts
+        if facts:
+            text = _("%(origin)s; %(name)s reported at %(score)s by %(source)s, ranked separately")
+            origin = text % {"origin": origin, **facts}
         others = sum(row.ranked_in != REPORTED for row in self.board.rows) if self.board.views else 0
         if not others:
             return origin
@@ -336,9 +336,10 @@ class _Leader:
 
         Returns None if there are none, if the bound is unknown, or if the leader is not better than the baseline.
         """
-        if not self.statement.better or self.baseline is None:
+        baseline = self.baseline
+        if not self.statement.better or baseline is None:
             return None
-        return exceeds_bound(self.key, self.score, partial(_number, self.baseline))
+        return exceeds_bound(self.key, self.score, lambda measure: _number(baseline, measure))
 
     def _unjudged_documents(self, is_safe: bool | None) -> str:
         """Return a statement on unjudged documents; empty if neither their effect nor their share is known.
@@ -348,7 +349,7 @@ class _Leader:
         if is_safe is not None:
             return unjudged_text(is_safe, self.board.baseline)
         if self.board.statements.published is not None:
-            return _("not reported, because the judgments are hidden")
+            return _("not reported (hidden judgments)")
         if self.best.ranked_in == REPORTED:
             return _("unknown for reported results")
         share = self._unjudged_share
@@ -416,27 +417,28 @@ class _Leader:
         return Part(_("Lead"), text, detail="" if test.p_best is None else f"p {p_text(test.p_best)}")
 
     def _ties(self) -> str:
-        """Return the systems not separable from the best: their names, or their number or ranks if they do not fit."""
+        """Return the systems not separable from the best: their names, with the number of names that do not fit.
+
+        The ranks follow if not all systems are named and no other system is ranked between them.
+        """
         tied = self.tied
         if not tied:
             return _("none of %(others)d") % {"others": len(self.rows) - 1}
         baseline = next((_name(row, self.names) for row in tied if row.entry.is_baseline), "")
         mark = _("%(name)s (baseline)") % {"name": baseline}
         names = [mark if row.entry.is_baseline else _name(row, self.names) for row in tied]
-        name_count = max(1, sum(length <= MAX_NAMES_LENGTH for length in accumulate(map(len, names))))
-        remainder = len(names) - name_count
-        separable = [row for row in self.rows[1:] if row not in tied]
-        if not separable and len(tied) > 1:
-            systems = _("all %(others)d others") % {"others": len(tied)}
-        elif remainder and len(separable) == 1:
-            systems = _("all others except %(name)s") % {"name": _name(separable[0], self.names)}
-        elif remainder and list(tied) == self.rows[1 : len(tied) + 1]:
-            systems = _("ranks 2 to %(last)d") % {"last": len(tied) + 1}
+        name_count = len(names) if sum(map(len, names)) <= MAX_NAMES_LENGTH else MAX_NAMES
+        if len(tied) == len(self.rows) - 1 > 1:
+            name_count, systems = 0, _("all %(others)d others") % {"others": len(tied)}
         else:
-            listed = ("; " if any("," in name for name in names) else ", ").join(names[:name_count])
-            return _("%(names)s and %(more)d more") % {"names": listed, "more": remainder} if remainder else listed
+            systems = ("; " if any("," in name for name in names) else ", ").join(names[:name_count])
+            if (remainder := len(names) - name_count) > 0:
+                systems = _("%(names)s and %(more)d more") % {"names": systems, "more": remainder}
+                if list(tied) == self.rows[1 : len(tied) + 1]:
+                    systems = _("%(systems)s (ranks 2 to %(last)d)") % {"systems": systems, "last": len(tied) + 1}
         including = _("%(systems)s, including %(baseline)s")
-        return including % {"systems": systems, "baseline": baseline} if baseline else systems
+        is_named = not baseline or mark in names[:name_count]
+        return systems if is_named else including % {"systems": systems, "baseline": baseline}
 
     def _untested_reason(self) -> str:
         """Return the reason for unknown separability; empty for a single system, or if all pairs were tested."""
@@ -459,26 +461,26 @@ class _Leader:
             and (value * NEAR_BEST <= score if self.lower else value >= score * NEAR_BEST)
         ]
         latencies = [latency for latency, row in candidates if row is best]
-        cost_text = _("%(time)s ms per query") % _time(latencies[0]) if latencies else ""
+        cost_text = _("%(time)s ms per query") % {"time": format_quantity(latencies[0], 2)} if latencies else ""
         if not cost_text and (latency_cell := best["mean-latency"]).mark:
             cost_text = _("%(time)s ms per query, doubtful because the machine was busy") % {"time": latency_cell.text}
         cost_text = cost_text or self._reported_cost()
         if cost_text and (size := _number(best, "index-bytes")):
             cost_text = _("%(cost)s, %(size)s MB index") % {"cost": cost_text, "size": format_quantity(size, 3)}
-        price = _number(best, "cost")
-        for key, stated in _STATED_FIGURES.items():
-            if (value := _number(best, key)) is not None:
-                cost_text = ", ".join(filter(None, [cost_text, str(stated) % {"value": f"{value:.3g}"}]))
-        if price is not None:
-            text = _("%(price)s USD per 1,000 queries, self-reported") % {"price": format_quantity(price, 3)}
-            cost_text = f"{cost_text}; {text}" if cost_text else text
-        cost_text = cost_text or str(_NOT_TIMED.get(best.entry.provenance, _("not timed")))
+        figures = ((text, _number(best, key)) for key, text in _STATED_FIGURES.items())
+        stated = [str(text) % {"value": f"{value:.3g}"} for text, value in figures if value is not None]
+        costs = [", ".join(filter(None, [cost_text, *stated]))]
+        if (price := _number(best, "cost")) is not None:
+            costs.append(_("%(price)s USD per 1,000 queries, self-reported") % {"price": format_quantity(price, 3)})
+        cost_text = "; ".join(filter(None, costs)) or str(_NOT_TIMED.get(best.entry.provenance, _("not timed")))
         if not candidates:
             return None, None, cost_text
-        latency, cheapest = min(candidates, key=itemgetter(0))
+        latency, cheapest = min(candidates, key=lambda pair: pair[0])
         if cheapest is best:
-            return best, latency, _("%(cost)s, the fastest of comparable systems") % {"cost": cost_text}
-        facts = {"cost": cost_text, "name": _name(cheapest, Counter())} | _time(latency)
+            fastest = _("%(cost)s, the fastest of the %(count)d timed systems within 5%% of its score")
+            cost_text = fastest % {"cost": cost_text, "count": len(candidates)} if len(candidates) > 1 else cost_text
+            return best, latency, cost_text
+        facts = {"cost": cost_text, "name": _name(cheapest, Counter()), "time": format_quantity(latency, 2)}
         faster = _("%(cost)s; faster and within 5%% of its score: %(name)s, %(time)s ms")
         text = faster if latencies else _("%(cost)s; within 5%% of its score: %(name)s, %(time)s ms")
         return cheapest, latency, text % facts
@@ -487,13 +489,15 @@ class _Leader:
         """Return reported latencies with their dataset on a benchmark, and whether the size of the model is unknown."""
         columns = [column for column in self.board.columns if column.key in _REPORTED_LATENCIES]
         values = ((_REPORTED_LATENCIES[column.key], _number(self.best, column.key)) for column in columns)
-        latencies = _(" or ").join(str(text) % _time(value) for text, value in values if value is not None)
+        latencies = _(" or ").join(
+            str(text) % {"time": format_quantity(value, 2)} for text, value in values if value is not None
+        )
         if not latencies:
             return ""
         dataset = columns[0].group.removeprefix(EFFICIENCY).removeprefix(", ")
         on_dataset = _("%(cost)s per query on %(dataset)s, on the paper’s hardware")
         text = on_dataset if dataset else _("%(cost)s per query, on the paper’s hardware")
-        if self.best.entry.architecture != "lexical" and _number(self.best, SIZE.key) is None:
+        if self.best.entry.architecture != "lexical" and _number(self.best, "parameters") is None:
             text = _("%(cost)s; model size not reported") % {"cost": text}
         return text % {"cost": latencies, "dataset": dataset}
 
@@ -518,7 +522,3 @@ def _percents(*shares: float) -> list[str]:
     """Return shares as percentages, all of them with one decimal place if one is below 20%."""
     digits = 0 if min(map(abs, shares)) >= 0.1995 else 1
     return [f"{100 * share:.{digits}f}".replace("-", MINUS) for share in shares]
-
-
-def _time(latency: float) -> dict[str, str]:
-    return {"time": format_quantity(latency, 2)}

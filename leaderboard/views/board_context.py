@@ -3,7 +3,7 @@
 All choices are links and form fields, so that the URL contains them and none needs JavaScript.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from html import escape
@@ -41,17 +41,6 @@ MIN_COMPARED, MAX_COMPARED = 2, 6
 #: Maximum number of filters for which an empty board computes the rows without them.
 _MAX_REMOVALS = 4
 VIEW_LABELS = dict(zip(VIEWS, ("Score", "Δ", "Δ in %", "Rank"), strict=True))
-
-
-#: HTML of marks that the legend explains if they occur.
-_MARKS = {
-    "up": 'class="up"',
-    "down": 'class="down"',
-    "lost": "is-lost",
-    "star": "<sup>*</sup>",
-    "bar": "is-tied",
-    "line": "is-separable",
-}
 
 
 class Choice(NamedTuple):
@@ -101,11 +90,10 @@ class _BoardPage:
         unpin_links = {slug: self.link(pins=tuple(pin for pin in state.pins if pin != slug)) for slug in state.pins}
         reported = board.counted[0]["provenance"].get(Entry.Provenance.REPORTED.value, 0) if board.counted else 0
         may_pin = len(state.pins) < MAX_PINS
-        body = rendering.render_rows(board, spread_widths, unpin_links, may_pin=may_pin, exact=state.exact)
-        heads = "".join(self._head(place, spread_widths) for place in range(len(board.shown)))
+        body, marks = rendering.render_rows(board, spread_widths, unpin_links, may_pin=may_pin, exact=state.exact)
         return {
             "body": body,
-            "heads": mark_safe(heads),  # noqa: S308
+            "heads": mark_safe("".join(self._head(place, spread_widths) for place in range(len(board.shown)))),  # noqa: S308
             "groups": self._groups(),
             **self._choices(),
             "facets": [_boxes(facet) for facet in board.facets],
@@ -122,7 +110,7 @@ class _BoardPage:
             "picker": self._picker(),
             "picker_fields": state.with_values(columns=(), exact=False).pairs(),
             "kinds": {"scored": board.total - reported, "reported": reported, "papers": board.papers},
-            "legend": self._legend(body),
+            "legend": self._legend(marks),
             **self._order(),
             "page_links": [
                 {"number": number, "href": self.link(page=number), "current": number == board.page}
@@ -247,8 +235,8 @@ class _BoardPage:
             items.append(f'<fieldset class="facet"><legend>{escape(_(group))}</legend><ul>{boxes}</ul></fieldset>')
         return mark_safe("".join(items))  # noqa: S308
 
-    def _legend(self, body: str) -> dict[str, Any]:
-        """Return the facts of the legend, and whether `body` has each mark.
+    def _legend(self, marks: Collection[str]) -> dict[str, Any]:
+        """Return the facts of the legend, with the `marks` that the rows show.
 
         `date` is the common date of all results, unless a column shows dates.
         """
@@ -261,10 +249,10 @@ class _BoardPage:
             coarse_columns = [published.measure, *coarse_columns]
         has_one_date = len(dates) == 1 and all(column.key != "published" for column in visible_columns)
         return {
-            **{name: text in body for name, text in _MARKS.items()},
+            "marks": marks,
             "differences": any(column.kind in ("delta", "relative") for column in visible_columns),
             "least": "" if least is None else f"{least:+.3f}",
-            "within": f"{published.tied_within:.3f}" if published is not None and "is-tied" in body else "",
+            "within": f"{published.tied_within:.3f}" if published is not None and "is-tied" in marks else "",
             "by_chance": f"{board.compared / 20:.0f}" if board.compared > FEW_COMPARED else "",
             "wins": next((c.note for c in visible_columns if c.key == WINS), ""),
             "coarse": " and ".join(coarse_columns),

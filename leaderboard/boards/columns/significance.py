@@ -201,13 +201,7 @@ def difference_interval_text(certainty: EntryCertainty) -> str:
 
 def ranks_text(certainty: EntryCertainty) -> str:
     """Return `2–4`, or `1` if the tests leave one rank; empty for a system that is ranked separately."""
-    if certainty.rank_low is None:
-        return ""
-    return (
-        f"{certainty.rank_low}"
-        if certainty.rank_low == certainty.rank_high
-        else f"{certainty.rank_low}–{certainty.rank_high}"
-    )
+    return "" if certainty.ranks is None else "–".join(map(str, dict.fromkeys(certainty.ranks)))
 
 
 def format_p_value(p: float, decimals: int = 3) -> str:

@@ -7,13 +7,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from html import unescape
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from leaderboard.boards.forest import ForestRow, draw_forest
 from leaderboard.boards.summary import _percents
 from leaderboard.boards.wording import p_values_text, significance_word
+from leaderboard.core.text.dates import format_day
 from leaderboard.core.text.numbers import signed
 from leaderboard.models import Dataset, Entry, Qrels, System
 from leaderboard.results.reported_facts import COST_UNIT, make_figure
@@ -40,11 +43,11 @@ pytestmark = pytest.mark.django_db
 UNTESTED = "Not separable from the best: not testable: the source gives no per-query scores."
 UNMEASURED = (
     "Unjudged documents: unknown for reported results. "
-    "Judgments: public; the scores are copied from Lovelace and Hopper 2020 and not recomputed. Cost: not reported."
+    "Judgments: public; scores copied, not recomputed. Cost: not reported."
 )
 ORIGIN = "Judgments: {judgments}."
 UPLOADED = f"{ORIGIN} Cost: not timed (uploaded run)."
-WITHHELD = "Unjudged documents: not reported, because the judgments are hidden."
+WITHHELD = "Unjudged documents: not reported (hidden judgments)."
 UNKNOWN = "Not separable from the best: not known yet."
 ALONE = "Lead: no baseline to compare with."
 OVER_SECOND = "Lead: no baseline; +0.100 over the second, %s: not tested."
@@ -53,6 +56,9 @@ LITTLE = "vs BM25: +0.3% (+0.001 [{{ends}}]), not significant (p = 0.741{})."
 HOLM = ", Holm-corrected p = 1.000"
 BEFORE_AND_AFTER = " before and after Holm correction"
 LONG = "A system whose name goes on and on, for 120 characters at most"
+#: Day on which the results of these tests are published.
+TODAY = format_day(timezone.now().date())
+OTHERS = f"Not separable from the best: {LONG[:24]} 3, {LONG[:24]} 2, {LONG[:24]} 1 and 1 more (ranks 2 to 5)"
 
 
 def tested(**means: float) -> Dataset:
@@ -225,20 +231,26 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     "more ties than can be named": (
         lambda: tested(BM25=0.4, **{f"{LONG[:24]} {n}": 0.6 + n / 1000 for n in range(5)}),
         f"Best: {LONG[:24]} 4, nDCG@10 0.604. {LEAD.format(51.0, '204', BEFORE_AND_AFTER)} "
-        f"Not separable from the best: all others except BM25 (all 15 pairs tested). {UPLOADED}",
+        f"{OTHERS} (all 15 pairs tested). {UPLOADED}",
         {"tied": [f"{LONG[:24]} {n}" for n in (3, 2, 1, 0)]},
     ),
     "consecutive ranks": (
         lambda: tested(BM25=0.4, Last=0.3, **{f"{LONG[:24]} {n}": 0.6 + n / 1000 for n in range(5)}),
         f"Best: {LONG[:24]} 4, nDCG@10 0.604. {LEAD.format(51.0, '204', BEFORE_AND_AFTER)} "
-        f"Not separable from the best: ranks 2 to 5 (all 21 pairs tested). {UPLOADED}",
+        f"{OTHERS} (all 21 pairs tested). {UPLOADED}",
         {"tied": [f"{LONG[:24]} {n}" for n in (3, 2, 1, 0)]},
     ),
     "cheapest is the best": (
         lambda: untested(BM25=(0.4, 1.0), best=(0.6, 40.0)),
         f"Best: best, nDCG@10 0.600. vs BM25: +50.0%, significance not known yet. {UNKNOWN} "
-        f"{ORIGIN} Cost: 40 ms per query, 12.3 MB index, the fastest of comparable systems.",
+        f"{ORIGIN} Cost: 40 ms per query, 12.3 MB index.",
         {"cheapest": "best", "latency_ms": 40.0},
+    ),
+    "the best is the fastest": (
+        lambda: untested(BM25=(0.4, 1.0), best=(0.6, 4.0), slow=(0.58, 90.0)),
+        f"Best: best, nDCG@10 0.600. vs BM25: +50.0%, significance not known yet. {UNKNOWN} "
+        f"{ORIGIN} Cost: 4.0 ms per query, 12.3 MB index, the fastest of the 2 timed systems within 5% of its score.",
+        {"cheapest": "best", "latency_ms": 4.0},
     ),
     "long name": (
         lambda: untested(**{LONG: (0.6, None), "other": (0.5, None)}),
@@ -267,7 +279,7 @@ def test_page_exports_and_api_say_the_same_of_each_board(client: Client, case: s
     judgments = f"{'hidden' if dataset.hidden else 'open'}, judges not stated"
     text = text.format(judgments=judgments, ends=ends, least=f"{least or 0:+.3f}", within=within)
     is_reported = text.startswith("Best reported")
-    complete = "" if dataset.hidden else ", results for all queries"
+    complete = f" {TODAY}" if dataset.hidden else f" {TODAY}, results for all queries"
     origin = "Lovelace and Hopper 2020" if is_reported else f"uploaded{complete}"
     text = re.sub(r"^(.*?nDCG@10 [0-9.]+)\. ", rf"\1 ({origin}). ", text, count=1)
     if not is_reported:
@@ -282,7 +294,8 @@ def test_page_exports_and_api_say_the_same_of_each_board(client: Client, case: s
     assert verdict(client.get(f"/datasets/{dataset.slug}/").content.decode()) == text
     total, (label, colon, rest) = board["total"], text.partition(": ")
     whole = f"{label} of all {total} systems" if total > 1 else label
-    filtered = client.get(f"/datasets/{dataset.slug}/?q=nobody&columns=all").content.decode()
+    view = urlencode({"q": names[said["best"]], "columns": "all"})
+    filtered = client.get(f"/datasets/{dataset.slug}/?{view}").content.decode()
     assert verdict(filtered) == f"{whole}{colon}{rest}"
     written = client.get(f"/datasets/{dataset.slug}/board.md").content.decode()
     assert text in re.sub(r"\\([<*\[\]])", r"\1", written)
@@ -293,7 +306,7 @@ def test_a_better_reported_score_is_named_beside_the_best(client: Client, report
     dataset = untested(BM25=(0.4, None), First=(0.5, None))
     report(dataset, make_source("paper"), "printed", ndcg=reported)
     summary = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()["summary"]
-    assert f"nDCG@10 0.500 (uploaded, results for all queries{note}). " in summary["text"]
+    assert f"nDCG@10 0.500 (uploaded {TODAY}, results for all queries{note}). " in summary["text"]
 
 
 @pytest.mark.parametrize(("second", "test"), [(0.6, "not separable (p = "), (0.3, "significant (p < 0.001)")])
@@ -379,6 +392,24 @@ def words_of(page: str, name: str) -> str:
     paragraph = re.search(rf'id="verdict".*?<p class="{name}">(.*?)</p>', page, re.DOTALL)
     assert paragraph is not None
     return " ".join(unescape(re.sub("<[^>]+>", "", paragraph[1])).split())
+
+
+def test_the_summary_explains_the_marks_of_the_rows(client: Client) -> None:
+    page = client.get(f"/datasets/{tested(BM25=0.4, First=0.601, Second=0.6, Last=0.2).slug}/").content.decode()
+    assert words_of(page, "row-key") == "95% CI not separable from best separable from next"
+    page = client.get(f"/datasets/{untested(BM25=(0.4, None), First=(0.5, None)).slug}/").content.decode()
+    assert 'class="row-key"' not in page
+
+
+def test_a_filter_without_rows_hides_the_summary_the_table_and_the_exports(client: Client) -> None:
+    address = f"/datasets/{untested(BM25=(0.4, None), First=(0.5, None)).slug}/"
+    parts = ('id="verdict"', 'class="forest"', "<table", "Export this table")
+    page = client.get(address).content.decode()
+    assert all(part in page for part in parts)
+    page = client.get(f"{address}?q=nobody").content.decode()
+    part = page.partition('id="board-part"')[2].partition('id="board-notes"')[0]
+    assert "No rows match" in part
+    assert not any(hidden in part for hidden in parts)
 
 
 HEADLINES: dict[str, tuple[Callable[[], Dataset], str]] = {
@@ -528,7 +559,7 @@ def test_where_lower_is_better_the_best_is_the_lowest(client: Client) -> None:
     page = client.get(f"/datasets/{dataset.slug}/?measure=Hole@10").content.decode()
     team = System.objects.get(name="few").team
     assert verdict(page).startswith(
-        f"Best: few ({team}), Hole@10 0.100 (uploaded, results for all queries). vs BM25: −50.0%, "
+        f"Best: few ({team}), Hole@10 0.100 (uploaded {TODAY}, results for all queries). vs BM25: −50.0%, "
         "significance not known yet. "
     )
 

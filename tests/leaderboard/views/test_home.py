@@ -40,7 +40,7 @@ def test_a_card_names_the_leader_its_lead_and_the_last_change(client: Client) ->
     assert f"Quokkas Open judgments · {verdict} Updated {today}" in page
     assert f"All of them 1 dataset · {verdict}" in page
     assert (
-        "Quokkas Leader leads BM25 by 25% (significance not known yet). Uploaded, results for all queries. "
+        f"Quokkas Leader leads BM25 by 25% (significance not known yet). Uploaded {today}, results for all queries. "
         "Δ nDCG@10 from BM25" in page
     )
     assert "private" not in page

@@ -35,7 +35,7 @@ def test_a_board_is_described_by_its_verdict_and_has_a_picture(client: Client) -
     found = tags(page)
     assert found["og:title"].startswith("Quotes &quot;&amp; more&quot;")
     assert re.search(
-        r"Größter &lt;b&gt;Ranker \(Team \d+\), nDCG@10 0\.500 \(uploaded, results for all queries\)\. "
+        r"Größter &lt;b&gt;Ranker \(Team \d+\), nDCG@10 0\.500 \(uploaded \d+ \w+ \d+, results for all queries\)\. "
         r"vs BM25: \+25\.0%, significance not known yet\.",
         found["description"],
     )
