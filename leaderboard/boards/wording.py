@@ -60,15 +60,21 @@ def p_values_text(statement: Statement) -> str:
     """
     if statement.p is None:
         return ""
-    if statement.p_corrected is None or statement.comparisons == 1:
-        return _("p %(p)s") % {"p": p_text(statement.p)}
-    facts = {"p": p_text(statement.p), "correction": CORRECTION, "corrected": p_text(statement.p_corrected)}
+    facts = {"p": p_text(statement.p), "correction": CORRECTION, "corrected": p_text(statement.p_corrected or 0.0)}
     text = _("p %(p)s, %(correction)s-corrected p %(corrected)s")
-    if facts["p"] == facts["corrected"]:
+    if statement.p_corrected is None or statement.comparisons == 1:
+        text = _("p %(p)s")
+    elif facts["p"] == facts["corrected"]:
         text = _("p %(p)s before and after %(correction)s correction")
     if statement.is_kept_by_pairs:
         text = _("%(text)s; Westfall–Young over all pairs separates it from all others") % {"text": text}
-    return text % facts
+    return "; ".join(filter(None, [text % facts, least_p_text(statement)]))
+
+
+def least_p_text(statement: Statement) -> str:
+    """Return the smallest corrected p-value that tests over so few datasets or queries can have; empty if it is low."""
+    facts = {"sample": statement.sample, "least": p_text(statement.least_p)}
+    return _("the smallest possible with %(sample)s: p %(least)s") % facts if statement.least_p else ""
 
 
 def significance_word(statement: Statement) -> str:

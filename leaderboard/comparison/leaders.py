@@ -13,7 +13,7 @@ from django.utils.translation import ngettext
 from leaderboard.boards import pages
 from leaderboard.boards.model import Block, Board, Member
 from leaderboard.boards.state import BoardState
-from leaderboard.boards.wording import p_text, ranking_source, significance_word
+from leaderboard.boards.wording import least_p_text, p_text, ranking_source, significance_word
 from leaderboard.core.text.numbers import direction, format_value, signed_percent
 from leaderboard.datasets import lists
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, DatasetQuerySet
@@ -74,7 +74,8 @@ class BoardCard:
         statement = self.board.summary.statement
         word = _("not tested") if statement.better is None else significance_word(statement)
         p = None if statement.is_kept_by_pairs else statement.p_corrected
-        return word if p is None else f"{word}, p {p_text(p)}"
+        least = f" ({least_p_text(statement)})" if statement.least_p else ""
+        return word if p is None else f"{word}, p {p_text(p)}{least}"
 
     @property
     def judgements(self) -> str:

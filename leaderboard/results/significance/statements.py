@@ -60,7 +60,8 @@ class Statement:
     covers the `comparisons` of the board with its baseline. `p_best` refers to the difference from the best, corrected
     over all pairs of the board. `ranks` are the first and the last rank that the tests of all pairs cannot rule out.
     On boards of hidden datasets, these values and `worse` are None. The best ties with itself. `gap` is the
-    contamination gap between the dataset and its twin in the primary measure.
+    contamination gap between the dataset and its twin in the primary measure. `least_p` is the smallest corrected
+    p-value that exact tests over the `sample` (`7 datasets`) can have, 0 if it is significant.
     """
 
     better: bool | None = None
@@ -73,6 +74,8 @@ class Statement:
     p_best: float | None = None
     ranks: tuple[int, int] | None = None
     gap: Gap | None = None
+    least_p: float = 0.0
+    sample: str = ""
 
     @property
     def holds_after_correction(self) -> bool:
@@ -118,9 +121,9 @@ class BoardStatements:
             is_tied = entry in self.published.tied if entry in self.published.ranked else None
             return Statement(better=self.published.better.get(entry), tied_with_best=is_tied, gap=gap)
         board = self.find_ranking(entry, measure)
-        tests = board.for_measure(measure) if board is not None else None
-        if tests is None:
+        if board is None or (tests := board.for_measure(measure)) is None:
             return Statement(gap=gap) if gap is not None else UNKNOWN
+        least_p, sample = board.settings.least_p(tests.comparison_count)
         certainty = tests.entries[entry]
         sign = numbers.direction(certainty.delta, measure) if differs(certainty) else ""
         is_tested = certainty.p_baseline is not None
@@ -135,6 +138,8 @@ class BoardStatements:
             p_best=certainty.p_best_corrected,
             ranks=certainty.ranks,
             gap=gap,
+            least_p=least_p,
+            sample=sample,
         )
 
     @property
@@ -194,9 +199,8 @@ class BoardStatements:
 
     def least_difference(self, measure: str) -> float | None:
         """Return the least significant difference from the baseline with hidden judgments, or None if unknown."""
-        if self.published is None or measure != self.published.measure:
-            return None
-        return self.published.least_difference
+        published = self.published
+        return published.least_difference if published is not None and measure == published.measure else None
 
 
 #: Statements of a board without known or publishable significance.

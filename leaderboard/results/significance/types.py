@@ -56,6 +56,15 @@ class TestSettings:
         """Whether the tests use all sign patterns, against the baseline and for pairs."""
         return self.permutations == self.pairs_permutations <= 2**MAX_EXACT and self.permutations.bit_count() == 1
 
+    def least_p(self, comparisons: int) -> tuple[float, str]:
+        """Return the smallest possible p-value after correction for the comparisons, and the number of tested items.
+
+        The p-value is 0 if it is significant, or if the tests are not exact. The two most extreme of all sign patterns
+        have the same p-value, and Holm's correction multiplies the smallest one by the number of comparisons.
+        """
+        p = min(1.0, comparisons * 2 / self.permutations) if self.is_exact else 0.0
+        return p if p >= self.alpha else 0.0, f"{self.permutations.bit_length() - 1} {self.tested_over}"
+
     def with_count(self, count: int) -> TestSettings:
         """Return the settings of tests over this number of queries or datasets. Few of them have exact tests."""
         return replace(self, permutations=2**count, pairs_permutations=2**count) if count <= MAX_EXACT else self

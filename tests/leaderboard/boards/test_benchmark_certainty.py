@@ -272,6 +272,25 @@ def test_pages_say_where_the_correction_removes_significance(client: Client) -> 
     assert "Not separable from the best: none" in " ".join(card.split())
 
 
+def test_boards_and_cards_state_the_smallest_p_that_few_datasets_can_have(client: Client) -> None:
+    """With six datasets and four comparisons, it is 4 × 2 / 64 = 0.125."""
+    datasets = [make_dataset(state=Dataset.State.REPORTED) for _ in range(6)]
+    source, scores = make_source("paper"), {"Reported BM25": 0.4, "A": 0.5, "B": 0.5, "C": 0.5, "D": 0.5}
+    for number, dataset in enumerate(datasets):
+        for name, ndcg in scores.items():
+            gain = number / 1000 if name != "Reported BM25" else 0.0
+            report(dataset, source, name, baseline=name == "Reported BM25", ndcg=ndcg + gain)
+    benchmark_of(*datasets)
+    _analyse(datasets[0])
+    least = "the smallest possible with 6 datasets: p = 0.125"
+    board = board_of()
+    assert board.summary is not None
+    assert f"p = 0.031, Holm-corrected p = 0.125; {least}" in board.summary.text
+    for address in ("/", "/benchmarks/"):
+        page = " ".join(client.get(address).content.decode().split())
+        assert f"significant only before Holm correction, p = 0.125 ({least})" in page
+
+
 def test_five_datasets_of_reported_results_are_too_few() -> None:
     datasets = [scored_dataset(measures=["nDCG@10"]) for _ in range(5)]
     benchmark_of(*datasets)
