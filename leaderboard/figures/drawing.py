@@ -131,8 +131,8 @@ SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "triangle-down
 #: Color scale of heat maps, from low to high. INK is readable on all of it, but texts must ask for it:
 #: Plotly's automatic choice, dark gray or white, is too weak on the middle of any scale.
 SCALE = [[step / 4, f"var(--figure-scale-{step})"] for step in range(5)]
-#: Wider scale of heat maps without texts.
-FULL_SCALE = [[step / 5, f"var(--figure-scale-{step})"] for step in range(6)]
+#: Wider scale of heat maps without texts, whose lowest cells differ more from the background.
+FULL_SCALE = [[step / 5, f"var(--figure-scale-{step or 'low'})"] for step in range(6)]
 
 
 class Mark(NamedTuple):

@@ -83,6 +83,18 @@ def test_a_cell_of_the_heat_map_leads_to_its_query_and_the_table_has_links(entry
     page.wait_for_url(f"**/datasets/tiny/queries/*/?system={entry.system.slug}")
 
 
+def test_the_open_table_of_a_figure_does_not_widen_its_plot_on_phones(page: Page, tmp_path: Path) -> None:
+    dataset = open_dataset(tmp_path)
+    for letter in "ABC":
+        run_for(dataset, make_system(f"{letter}, whose name takes a whole line"), GOOD, baseline=letter == "A")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto("/figures/query-heatmap/?dataset=tiny")
+    figure = page.locator("#figure-query-heatmap")
+    figure.locator("summary").click()
+    expect(figure.get_by_role("link", name="query number 1")).to_be_visible()
+    assert max(figure.evaluate("figure => [...figure.children].map(part => part.clientWidth)")) <= 390
+
+
 @pytest.mark.long  # test_every_page has a comparison in `make test`
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 390)])
 def test_pages_are_accessible_and_fit_the_screen(

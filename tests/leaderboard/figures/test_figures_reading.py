@@ -14,7 +14,7 @@ import pytest
 from django.conf import settings
 
 from leaderboard.comparison.queries.collection import Difficulty
-from leaderboard.figures.drawing import INK, SCALE, linear_axis, linear_ticks, log_axis
+from leaderboard.figures.drawing import FULL_SCALE, INK, PAPER, SCALE, linear_axis, linear_ticks, log_axis
 from leaderboard.figures.labels import NARROW, label_points
 from leaderboard.figures.queries import _difficulty_traces
 from leaderboard.models import Benchmark, BenchmarkMember, Entry, System
@@ -133,6 +133,17 @@ def test_numbers_in_heat_maps_can_be_told_from_every_colour_of_the_scale(scheme:
     weakest = min(contrast(colors[INK], between(scale, step / 100)) for step in range(101))
     assert weakest >= ENOUGH
     assert contrast(scale[0], scale[-1]) >= 2.5, "little and much look alike"
+
+
+@pytest.mark.parametrize(("scheme", "least"), [(0, 1.25), (1, 1.6)], ids=["light", "dark"])
+def test_the_lowest_cells_of_heat_maps_differ_from_the_background_and_from_higher_ones(
+    scheme: int, least: float
+) -> None:
+    colors = {name: both[scheme] for name, both in tokens().items()}
+    from_paper = [contrast(colors[color], colors[PAPER]) for _, color in FULL_SCALE]
+    assert from_paper[0] >= least
+    assert from_paper == sorted(from_paper)
+    assert contrast(colors[FULL_SCALE[0][1]], colors[FULL_SCALE[1][1]]) >= 1.05
 
 
 @pytest.mark.django_db
