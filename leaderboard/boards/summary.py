@@ -135,7 +135,7 @@ class _Leader:
             state, parts = ("warn", primary_parts) if is_safe is False else ("", secondary_parts)
             parts.append(Part(_("Unjudged documents"), unjudged, state, share))
         if is_reported:
-            judgments = Part(_("Judgments"), _("public; scores copied, not recomputed"))
+            judgments = Part(_("Judgments"), _("public; scores copied"))
         if judgments:
             secondary_parts.append(judgments)
         if references := ", ".join(self._reference_texts()):
@@ -146,8 +146,7 @@ class _Leader:
             label = _("Best reported by %s") % ranking_source(best)
         if is_filtered and total > 1:
             label = _("%(label)s of all %(total)d systems") % {"label": label, "total": total}
-        is_manual = best.entry.run_type == "manual"
-        details = ", ".join(filter(None, [best.entry.team, _("manual") if is_manual else ""]))
+        details = ", ".join(filter(None, [best.entry.team, _("manual") if best.entry.run_type == "manual" else ""]))
         least = (board.statements.least_difference(board.measure) or 0.0) * (-1 if self.lower else 1)
         return Summary(
             label,
@@ -421,12 +420,13 @@ class _Leader:
 
         The ranks follow if not all systems are named and no other system is ranked between them.
         """
-        tied = self.tied
-        if not tied:
+        if not (tied := self.tied):
             return _("none of %(others)d") % {"others": len(self.rows) - 1}
-        baseline = next((_name(row, self.names) for row in tied if row.entry.is_baseline), "")
+        full_names = [_name(row, self.names) for row in tied]
+        names = [name if " " in name else name.rpartition("/")[2] for name in full_names]
+        baseline = next((name for row, name in zip(tied, names, strict=True) if row.entry.is_baseline), "")
         mark = _("%(name)s (baseline)") % {"name": baseline}
-        names = [mark if row.entry.is_baseline else _name(row, self.names) for row in tied]
+        names = [mark if name == baseline else name for name in names]
         name_count = len(names) if sum(map(len, names)) <= MAX_NAMES_LENGTH else MAX_NAMES
         if len(tied) == len(self.rows) - 1 > 1:
             name_count, systems = 0, _("all %(others)d others") % {"others": len(tied)}
@@ -436,9 +436,9 @@ class _Leader:
                 systems = _("%(names)s and %(more)d more") % {"names": systems, "more": remainder}
                 if list(tied) == self.rows[1 : len(tied) + 1]:
                     systems = _("%(systems)s (ranks 2 to %(last)d)") % {"systems": systems, "last": len(tied) + 1}
-        including = _("%(systems)s, including %(baseline)s")
-        is_named = not baseline or mark in names[:name_count]
-        return systems if is_named else including % {"systems": systems, "baseline": baseline}
+        if baseline and mark not in names[:name_count]:
+            systems = _("%(systems)s, including %(baseline)s") % {"systems": systems, "baseline": baseline}
+        return systems
 
     def _untested_reason(self) -> str:
         """Return the reason for unknown separability; empty for a single system, or if all pairs were tested."""
@@ -476,11 +476,10 @@ class _Leader:
         if not candidates:
             return None, None, cost_text
         latency, cheapest = min(candidates, key=lambda pair: pair[0])
+        facts = {"cost": cost_text, "name": _name(cheapest, Counter()), "time": format_quantity(latency, 2)}
         if cheapest is best:
             fastest = _("%(cost)s, the fastest of the %(count)d timed systems within 5%% of its score")
-            cost_text = fastest % {"cost": cost_text, "count": len(candidates)} if len(candidates) > 1 else cost_text
-            return best, latency, cost_text
-        facts = {"cost": cost_text, "name": _name(cheapest, Counter()), "time": format_quantity(latency, 2)}
+            return best, latency, fastest % {**facts, "count": len(candidates)} if len(candidates) > 1 else cost_text
         faster = _("%(cost)s; faster and within 5%% of its score: %(name)s, %(time)s ms")
         text = faster if latencies else _("%(cost)s; within 5%% of its score: %(name)s, %(time)s ms")
         return cheapest, latency, text % facts

@@ -41,10 +41,7 @@ from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
 UNTESTED = "Not separable from the best: not testable: the source gives no per-query scores."
-UNMEASURED = (
-    "Unjudged documents: unknown for reported results. "
-    "Judgments: public; scores copied, not recomputed. Cost: not reported."
-)
+UNMEASURED = "Unjudged documents: unknown for reported results. Judgments: public; scores copied. Cost: not reported."
 ORIGIN = "Judgments: {judgments}."
 UPLOADED = f"{ORIGIN} Cost: not timed (uploaded run)."
 WITHHELD = "Unjudged documents: not reported (hidden judgments)."
@@ -171,6 +168,12 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
         f"Best: First, nDCG@10 0.602. {LEAD.format(50.5, '202', BEFORE_AND_AFTER)} "
         f"Not separable from the best: Second, Third (all 6 pairs tested). {UPLOADED}",
         {"better": True, "tied": ["Second", "Third"]},
+    ),
+    "owners of models": (
+        lambda: tested(**{"BM25": 0.4, "First": 0.602, "maker/Second": 0.601, "maker/Third": 0.6}),
+        f"Best: First, nDCG@10 0.602. {LEAD.format(50.5, '202', BEFORE_AND_AFTER)} "
+        f"Not separable from the best: Second, Third (all 6 pairs tested). {UPLOADED}",
+        {"better": True, "tied": ["maker/Second", "maker/Third"]},
     ),
     "many ties": (
         lambda: tested(BM25=0.4, First=0.603, Second=0.602, Third=0.601, Fourth=0.6),
