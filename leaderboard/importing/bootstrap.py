@@ -56,18 +56,18 @@ def prepare(is_unmigrated: Callable[[], bool]) -> None:
         while is_unmigrated():
             time.sleep(0.1)
         make_curator()
+        load_reported()
+        refresh_training()
+        record_present()
+        for dataset in datasets_without_shares():
+            refresh_scores(dataset)
+        # The last step, because workers time the systems of the demo while nothing else should run.
         if may_lack_demo and not demos.exists():
             demo, hidden_half = import_twin(Path(folder), _DEMO, 0.5, seed=0)
             request_demo_rows(demo.dataset)
             request_demo_rows(hidden_half.dataset)
             request_sample_model(demo.dataset)
     _add_demo_source()
-    # After the demo collection, which the workers index in the meantime.
-    load_reported()
-    refresh_training()
-    record_present()
-    for dataset in datasets_without_shares():
-        refresh_scores(dataset)
 
 
 def _add_demo_source() -> None:

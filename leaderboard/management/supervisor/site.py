@@ -75,15 +75,18 @@ class Site:
         if not has_migrated:  # Starting all processes at once delays the first page.
             self._wait_until(group, self._answers)
             group.start(prepare)
-        group.start(services.queue_worker("score", "scorer", environment), *services.retrievers(environment))
+        group.start(
+            services.queue_worker("score", "scorer", environment),
+            *services.retrievers(environment),
+            services.queue_worker("notices", "notifier", environment),
+            services.beat(self._run_folder, environment),
+        )
         self._wait_until(group, lambda: bootstrap.is_ready() and self._answers())
         connection.close()
         file = bootstrap.password_file()
         sign_in = f" (sign in as {bootstrap.CURATOR}; the password is in {file})" if file.exists() else ""
         echo(f"Ready in {time.monotonic() - started_at:.0f} s: {self.address}{sign_in}")
         group.keeps_trying = True
-        group.start(services.beat(self._run_folder, environment))
-        group.start(services.queue_worker("notices", "notifier", environment))
         group.run_until(lambda: False, interval=1.0)
 
     def _start_broker(self, group: ProcessGroup) -> str:
