@@ -135,7 +135,7 @@ class _Leader:
             state, parts = ("warn", primary_parts) if is_safe is False else ("", secondary_parts)
             parts.append(Part(_("Unjudged documents"), unjudged, state, share))
         if is_reported:
-            judgments = Part(_("Judgments"), _("public; scores copied"))
+            judgments = Part(_("Judgments"), _("public, from the original collections; scores copied"))
         if judgments:
             secondary_parts.append(judgments)
         if references := ", ".join(self._reference_texts()):
@@ -253,6 +253,8 @@ class _Leader:
                 lead = f"{lead} ({certainty})"
         if self._has_other_rankings:
             lead = _("%(lead)s among results of %(source)s") % {"lead": lead, "source": ranking_source(self.best)}
+        elif self.best.ranked_in != REPORTED and len(self.rows) > 1 and self._better_reported() is not None:
+            lead = _("%(lead)s among scored systems") % {"lead": lead}
         first = [row.entry for row in self.rows if _number(row, self.key) == self.score]
         if equal := {entry.slug: entry.system for entry in first if entry.slug != self.best.entry.slug}:
             name, *more = equal.values()
@@ -335,8 +337,7 @@ class _Leader:
 
         Returns None if there are none, if the bound is unknown, or if the leader is not better than the baseline.
         """
-        baseline = self.baseline
-        if not self.statement.better or baseline is None:
+        if not self.statement.better or (baseline := self.baseline) is None:
             return None
         return exceeds_bound(self.key, self.score, lambda measure: _number(baseline, measure))
 

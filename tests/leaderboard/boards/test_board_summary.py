@@ -41,7 +41,7 @@ from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
 UNTESTED = "Not separable from the best: not testable: the source gives no per-query scores."
-UNMEASURED = "Unjudged documents: unknown for reported results. Judgments: public; scores copied. Cost: not reported."
+UNMEASURED = "Unjudged documents: unknown for reported results. Judgments: public, from the original collections; scores copied. Cost: not reported."
 ORIGIN = "Judgments: {judgments}."
 UPLOADED = f"{ORIGIN} Cost: not timed (uploaded run)."
 WITHHELD = "Unjudged documents: not reported (hidden judgments)."
@@ -310,6 +310,8 @@ def test_a_better_reported_score_is_named_beside_the_best(client: Client, report
     report(dataset, make_source("paper"), "printed", ndcg=reported)
     summary = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()["summary"]
     assert f"nDCG@10 0.500 (uploaded {TODAY}, results for all queries{note}). " in summary["text"]
+    page = client.get(f"/datasets/{dataset.slug}/").content.decode()
+    assert (" among scored systems" in words_of(page, "headline")) is bool(note)
 
 
 @pytest.mark.parametrize(("second", "test"), [(0.6, "not separable (p = "), (0.3, "significant (p < 0.001)")])
