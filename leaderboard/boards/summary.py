@@ -135,7 +135,7 @@ class _Leader:
             state, parts = ("warn", primary_parts) if is_safe is False else ("", secondary_parts)
             parts.append(Part(_("Unjudged documents"), unjudged, state, share))
         if is_reported:
-            judgments = Part(_("Judgments"), _("public, from the original collections; scores copied"))
+            judgments = Part(_("Judgments"), _("public; scores copied"), detail=_("of the original collections"))
         if judgments:
             secondary_parts.append(judgments)
         if references := ", ".join(self._reference_texts()):

@@ -73,8 +73,9 @@ def p_values_text(statement: Statement) -> str:
 
 def least_p_text(statement: Statement) -> str:
     """Return the smallest corrected p-value that tests over so few datasets or queries can have; empty if it is low."""
-    facts = {"sample": statement.sample, "least": p_text(statement.least_p)}
-    return _("the smallest possible with %(sample)s: p %(least)s") % facts if statement.least_p else ""
+    text, least = _("the smallest possible with %s") % statement.sample, p_text(statement.least_p)
+    text = text if least == p_text(statement.p_corrected or 0.0) else f"{text}: p {least}"
+    return text if statement.least_p else ""
 
 
 def significance_word(statement: Statement) -> str:

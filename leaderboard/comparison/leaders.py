@@ -74,8 +74,7 @@ class BoardCard:
         statement = self.board.summary.statement
         word = _("not tested") if statement.better is None else significance_word(statement)
         p = None if statement.is_kept_by_pairs else statement.p_corrected
-        least = f" ({least_p_text(statement)})" if statement.least_p else ""
-        return word if p is None else f"{word}, p {p_text(p)}{least}"
+        return word if p is None else ", ".join(filter(None, [word, f"p {p_text(p)}", least_p_text(statement)]))
 
     @property
     def judgements(self) -> str:

@@ -41,7 +41,10 @@ from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
 UNTESTED = "Not separable from the best: not testable: the source gives no per-query scores."
-UNMEASURED = "Unjudged documents: unknown for reported results. Judgments: public, from the original collections; scores copied. Cost: not reported."
+UNMEASURED = (
+    "Unjudged documents: unknown for reported results. "
+    "Judgments: public; scores copied (of the original collections). Cost: not reported."
+)
 ORIGIN = "Judgments: {judgments}."
 UPLOADED = f"{ORIGIN} Cost: not timed (uploaded run)."
 WITHHELD = "Unjudged documents: not reported (hidden judgments)."

@@ -18,7 +18,7 @@ def test_a_difference_that_correction_loses_is_called_significant_only_before_co
     beyond = Statement(better=True, worse=False, p=0.049996, p_corrected=0.0503, comparisons=17)
     assert significance_text(beyond, 0.1, "nDCG@10").endswith(": p = 0.049996, Holm-corrected p = 0.050")
     few = Statement(better=True, p=0.031, p_corrected=0.156, comparisons=5, least_p=0.156, sample="6 datasets")
-    least = "p = 0.031, Holm-corrected p = 0.156; the smallest possible with 6 datasets: p = 0.156"
+    least = "p = 0.031, Holm-corrected p = 0.156; the smallest possible with 6 datasets"
     assert significance_text(few, 0.1, "nDCG@10") == f"significant only before Holm correction: {least}"
     single = Statement(better=True, worse=False, p=0.001, p_corrected=0.001, comparisons=1)
     assert significance_text(single, 0.1, "nDCG@10") == "significant: p = 0.001"

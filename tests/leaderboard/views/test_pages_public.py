@@ -140,7 +140,8 @@ def test_datasets_that_take_runs_stand_first(client: Client) -> None:
 
 def test_the_policy_of_hidden_and_open_judgements_is_told(client: Client) -> None:
     hidden, open_one = scored_dataset(hidden=True), scored_dataset(hidden=False)
-    assert "Only the scorer can read them" in client.get(f"/datasets/{hidden.slug}/").content.decode()
+    page = one_line(client.get(f"/datasets/{hidden.slug}/").content.decode())
+    assert "Only the scorer and curators with a special permission can read them." in page
     assert "Open. Qrels can be downloaded" in client.get(f"/datasets/{open_one.slug}/").content.decode()
 
 

@@ -75,7 +75,7 @@ def test_the_page_names_the_datasets_and_counts_the_workers_of_its_queues(signed
     announce("host:10", "score")
     announce("host:11", "cpu")
     page = page_of(signed_in, "dense")
-    assert 'The model is tested on the <a href="#datasets">datasets that you choose</a>: Demo</p>' in page
+    assert '<a href="#datasets">You choose</a> the datasets on which the model is tested: Demo</p>' in page
     assert "Workers online for models: 1 on CPUs, 0 on GPUs." in page
     with CaptureQueriesContext(connection) as queries:
         signed_in.get("/submit/")
