@@ -110,7 +110,8 @@ def group_by_day(items: Iterable[Item]) -> list[Day]:
 def _merged_item(results: Sequence[Item]) -> Item:
     """Return one item for several results on a dataset, newest first; it names the newest best result.
 
-    Its key and time are those of the first result, so that its id in feeds stays.
+    Its key and time are those of the first result, so that its id in feeds does not change when results follow. It
+    changes if the first result is withdrawn.
     """
     best = next((result for result in results if result.new_best), None)
     note = f"{len(results)} results" + (f", the best is {best.system} with {best.note}" if best else "")

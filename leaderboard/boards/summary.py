@@ -7,6 +7,7 @@ board: filters do not change them, and a filtered view says so.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -215,8 +216,10 @@ class _Leader:
         if self.best.ranked_in != REPORTED:
             origin = _("uploaded") if self.best.entry.provenance == SCORED else _("run by Runboard")
             if not self.board.views:
-                origin = f"{origin} {format_day(self.best.entry.published)}"
-                origin += _(", results for all queries") if self.best.entry.missing_queries == 0 else ""
+                text = (
+                    _("%(origin)s, results for all queries") if self.best.entry.missing_queries == 0 else "%(origin)s"
+                )
+                origin = text % {"origin": f"{origin} {format_day(self.best.entry.published)}"}
             text = _("%(origin)s; best reported, not tested: %(name)s, %(score)s")
             return text % {"origin": origin, **facts} if facts else origin
         origin = ranking_source(self.best) if self._has_other_rankings else str(self.best.value("by"))
@@ -423,11 +426,13 @@ class _Leader:
         """
         if not (tied := self.tied):
             return _("none of %(others)d") % {"others": len(self.rows) - 1}
-        full_names = [_name(row, self.names) for row in tied]
-        names = [name if " " in name else name.rpartition("/")[2] for name in full_names]
+        names = [_name(row, self.names) for row in tied]
+        without_owner = [re.sub(r"^[\w.-]{3,}/(?=[\w.-]+$)", "", row.entry.system) for row in tied]
+        if len(set(without_owner)) == len(tied):
+            names = [shorten(name, MAX_NAME) for name in without_owner]
         baseline = next((name for row, name in zip(tied, names, strict=True) if row.entry.is_baseline), "")
         mark = _("%(name)s (baseline)") % {"name": baseline}
-        names = [mark if name == baseline else name for name in names]
+        names = [mark if row.entry.is_baseline else name for row, name in zip(tied, names, strict=True)]
         name_count = len(names) if sum(map(len, names)) <= MAX_NAMES_LENGTH else MAX_NAMES
         if len(tied) == len(self.rows) - 1 > 1:
             name_count, systems = 0, _("all %(others)d others") % {"others": len(tied)}

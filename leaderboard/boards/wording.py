@@ -75,7 +75,7 @@ def least_p_text(statement: Statement) -> str:
     """Return the smallest corrected p-value that tests over so few datasets or queries can have; empty if it is low."""
     text, least = _("the smallest possible with %s") % statement.sample, p_text(statement.least_p)
     text = text if least == p_text(statement.p_corrected or 0.0) else f"{text}: p {least}"
-    return text if statement.least_p else ""
+    return text if statement.least_p and not statement.is_kept_by_pairs else ""
 
 
 def significance_word(statement: Statement) -> str:

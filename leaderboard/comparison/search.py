@@ -143,13 +143,13 @@ _PAGES: Mapping[str, Callable[[], Iterable[str]]] = {
 
 
 def similar_pages(path: str) -> tuple[dict[str, str], list[tuple[str, str]]]:
-    """Return what a path names, and names and addresses of existing pages that are spelled like it, part by part.
+    """Return the missing page of a path, and similar pages as names and addresses.
 
-    The first value has the `kind` and the `name`, and is empty if there is such a page, or no such kind of pages.
+    The missing page is its `kind` and `name`. It is empty if the page exists, the kind is unknown, or more follows.
     """
-    kind, name, *_rest = [*path[:200].split("/")[1:], "", ""]
+    kind, name, *further = [*path[:200].split("/")[1:], "", ""]
     near = [(slug, f"/{page}/{slug}/") for page in similar(kind, _PAGES, 1) for slug in similar(name, _PAGES[page]())]
-    is_missing = kind in _PAGES and name and (name, f"/{kind}/{name}/") not in near
+    is_missing = kind in _PAGES and name and not any(further) and (name, f"/{kind}/{name}/") not in near
     return {"kind": kind, "name": name} if is_missing else {}, near
 
 

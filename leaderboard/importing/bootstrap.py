@@ -42,18 +42,18 @@ _DEMO = ImportOptions(
 )
 
 
-def prepare(is_unmigrated: Callable[[], bool]) -> None:
+def prepare(is_outdated: Callable[[], bool]) -> None:
     """Create the initial data of the site: curator account, reported boards, and the demo collection with its twin.
 
-    Builds the demo collection while `is_unmigrated` holds because another process migrates the database. Requests the
-    demo's rows and sample model, records missing board rows, and refreshes training exposure and scores without
+    If the database `is_outdated`, this builds the demo collection while another process migrates the database. Requests
+    the demo's rows and sample model, records missing board rows, and refreshes training exposure and scores without
     judgment coverage.
     """
     demos = Dataset.objects.filter(slug=DEMO_SLUG, current_version__isnull=False)
     with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR) as folder:
-        if may_lack_demo := is_unmigrated() or not demos.exists():
+        if may_lack_demo := is_outdated() or not demos.exists():
             build_stdlib_search(Path(folder), queries=2 * QUERIES)
-        while is_unmigrated():
+        while is_outdated():
             time.sleep(0.1)
         make_curator()
         load_reported()
@@ -61,7 +61,7 @@ def prepare(is_unmigrated: Callable[[], bool]) -> None:
         record_present()
         for dataset in datasets_without_shares():
             refresh_scores(dataset)
-        # The last step, because workers time the systems of the demo while nothing else should run.
+        # This comes last, because workers then time the demo's systems, and nothing else should run.
         if may_lack_demo and not demos.exists():
             demo, hidden_half = import_twin(Path(folder), _DEMO, 0.5, seed=0)
             request_demo_rows(demo.dataset)

@@ -312,17 +312,14 @@ class _MappedPostings:
     values_name: str
 
     def __init__(self, folder: Path) -> None:
-        from evaluation.engines.index import kernels
-
-        kernels.load()
         self.folder = folder
         self.offsets: Numbers = map_array(folder / "offsets.npy")
         self.documents: Ranks = map_array(folder / "documents.npy")
         self._values = map_array(folder / f"{self.values_name}.npy")
         self._ids = OrderedIds(folder)
         self.ranks = self._ids.ranks
-        self._sums = np.zeros(kernels.BLOCK_SIZE, np.float64)
-        self._keys = np.empty(0, np.uint64)
+        # Buffers of `find_best`.
+        self._sums, self._keys = np.empty(0, np.float64), np.empty(0, np.uint64)
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -345,6 +342,8 @@ class _MappedPostings:
         from evaluation.engines.index import kernels
 
         mask = kernels.ASCENDING if ascending else kernels.DESCENDING
+        if not len(self._sums):
+            self._sums = np.zeros(kernels.BLOCK_SIZE, np.float64)
         if len(self._keys) < 2 * depth + kernels.SPARE_KEYS:
             self._keys = np.empty(2 * depth + kernels.SPARE_KEYS, np.uint64)
         starts, ends = self.offsets[terms].astype(np.uint64), self.offsets[terms + 1].astype(np.uint64)
@@ -458,6 +457,12 @@ class WeightedIndex(_MappedPostings):
     """A weighted index that is open for searching."""
 
     values_name = "weights"
+
+    def __init__(self, folder: Path) -> None:
+        from evaluation.engines.index import kernels
+
+        super().__init__(folder)
+        kernels.load()
 
     @property
     def nonzeros(self) -> int:

@@ -2,7 +2,7 @@
 
 They are all in this file, because numba caches machine code until the file of a function changes. Every function
 releases the GIL. Compilation takes a few seconds once per machine; machine code is cached on disk if there is a folder
-for it. This module is imported on first use, because numba takes half of the time in which all engines are imported.
+for it. This module is imported on first use, because importing numba takes half the time of importing all engines.
 
 The key of a search result combines the bits of the float32 score (high) with the rank of the document (low), which is
 masked by ASCENDING or DESCENDING for the order of ids among equal scores. Larger keys are better. An array of keys has
@@ -413,7 +413,7 @@ def score_codes(
 
 @lru_cache(maxsize=1)
 def load() -> None:
-    """Compile all functions, or load their machine code, so that timings do not include it."""
+    """Compile the functions of term indexes, or load their machine code, so that timings do not include it."""
     ends, offsets, cursors = np.ones(1, np.int64), np.zeros(2, np.int64), np.zeros(1, np.int64)
     documents, frequencies, weights = np.zeros(1, np.uint32), np.zeros(1, np.uint16), np.ones(1, np.float32)
     count_postings(np.zeros(1, np.int32), ends, 1, offsets[1:], np.zeros(1, np.int32))

@@ -38,8 +38,8 @@ class Worker(ThreadWorker):
         super().handle_error(req, _Connection(client), addr, exc)
 
 
-#: Garbage collection is off until workers start: loading the application leaves none, and collections take a third of
-#: a second.
+# Collection is off until workers start: loading the application creates no garbage, and collecting takes a third of a
+# second.
 gc.disable()
 
 

@@ -12,7 +12,7 @@ from leaderboard.core.checks import check_branding, check_folder
 from leaderboard.importing import bootstrap
 from leaderboard.management.supervisor.logs import echo
 from leaderboard.management.supervisor.processes import die_with_parent
-from leaderboard.management.supervisor.site import Site, migrations_are_pending, port_from_environment
+from leaderboard.management.supervisor.site import Site, database_is_outdated, port_from_environment
 
 
 class Command(BaseCommand):
@@ -22,14 +22,8 @@ class Command(BaseCommand):
     requires_system_checks = []  # The site's processes run the checks; this one should start immediately.
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "--stop-with-parent",
-            action="store_true",
-            help="also stop when the parent process ends (Linux)",
-        )
-        parser.add_argument(
-            "--prepare", action="store_true", help="create the initial data of a first start, then exit"
-        )
+        parser.add_argument("--stop-with-parent", action="store_true", help="on Linux, stop with the parent process")
+        parser.add_argument("--prepare", action="store_true", help="wait for migrations, then create the initial data")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run the site until it is stopped, and exit with its status; `--prepare` only creates the initial data."""
@@ -37,7 +31,7 @@ class Command(BaseCommand):
             raise CommandError("\n".join(f"{error.msg} {error.hint}" for error in problems))
         os.umask(0o077)  # For all processes of the site: other users of the machine cannot read their files.
         if options["prepare"]:
-            bootstrap.prepare(migrations_are_pending)
+            bootstrap.prepare(database_is_outdated)
             return
         if options["stop_with_parent"]:
             die_with_parent(os.getppid(), signal.SIGTERM)

@@ -67,12 +67,13 @@ class Site:
             "PYTHONUNBUFFERED": "1",
         }
         prepare = services.manage("prepare", "runboard", "--prepare", environment=environment, console="everything")
-        if has_migrated := migrations_are_pending():
+        if needs_migration := migrations_are_pending():
             echo("Preparing the database …")
-            group.start(prepare)  # It begins with work that does not need the database.
-        self._bring_up_to_date(group, environment, migrate=has_migrated)
+            # `prepare` begins with work that does not need the database.
+            group.start(prepare, services.compile_kernels(environment))
+        self._bring_up_to_date(group, environment, migrate=needs_migration)
         group.start(services.web(self._port, environment))
-        if not has_migrated:  # Starting all processes at once delays the first page.
+        if not needs_migration:  # Starting all processes at once delays the first page.
             self._wait_until(group, self._answers)
             group.start(prepare)
         group.start(
@@ -110,7 +111,7 @@ class Site:
         return address
 
     def _bring_up_to_date(self, group: ProcessGroup, environment: dict[str, str], *, migrate: bool) -> None:
-        """Migrate the database and compile kernels, and collect static files if necessary, in parallel.
+        """Migrate the database if `migrate`, and collect changed static files, in parallel.
 
         Raises SupervisorError if a step fails, or if the database lacks columns.
         """
@@ -119,15 +120,14 @@ class Site:
         steps = []
         if migrate:
             steps.append(services.manage("migrate", "migrate", "--no-input", environment=environment))
-            steps.append(services.compile_kernels(environment))
         if not is_collected or fingerprint_file.read_text() != fingerprint:
-            steps.append(services.manage("static", "collectstatic", "--no-input", "--clear", environment=environment))
+            steps.append(services.manage("static", "collectstatic", "--no-input", "-c", "-v0", environment=environment))
         group.finish(*steps)
         _refuse_missing_columns()
         fingerprint_file.write_text(fingerprint)
 
     def _wait_until(self, group: ProcessGroup, condition: Callable[[], bool]) -> None:
-        """Wait until a condition holds, which may use the database, printing a reminder now and then.
+        """Wait until a condition holds, and print a reminder now and then. The condition may use the database.
 
         There is no time limit.
         """
@@ -174,6 +174,11 @@ def migrations_are_pending() -> bool:
         if problem := describe_earlier_history():
             raise SupervisorError(problem)
         return not known_migrations().keys() <= recorded_migrations()
+
+
+def database_is_outdated() -> bool:
+    """Return whether the database lacks migrations or columns. Raises SupervisorError as `migrations_are_pending`."""
+    return migrations_are_pending() or bool(describe_missing_columns())
 
 
 def _refuse_missing_columns() -> None:

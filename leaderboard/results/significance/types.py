@@ -59,11 +59,12 @@ class TestSettings:
     def least_p(self, comparisons: int) -> tuple[float, str]:
         """Return the smallest possible p-value after correction for the comparisons, and the number of tested items.
 
-        The p-value is 0 if it is significant, or if the tests are not exact. The two most extreme of all sign patterns
-        have the same p-value, and Holm's correction multiplies the smallest one by the number of comparisons.
+        The p-value is 0 and the number empty if it is below `alpha`, or if the tests are not exact. The two most
+        extreme of all sign patterns have the same p-value, and Holm's correction multiplies the smallest one by the
+        number of comparisons.
         """
         p = min(1.0, comparisons * 2 / self.permutations) if self.is_exact else 0.0
-        return p if p >= self.alpha else 0.0, f"{self.permutations.bit_length() - 1} {self.tested_over}"
+        return (p, f"{self.permutations.bit_length() - 1} {self.tested_over}") if p >= self.alpha else (0.0, "")
 
     def with_count(self, count: int) -> TestSettings:
         """Return the settings of tests over this number of queries or datasets. Few of them have exact tests."""

@@ -200,7 +200,7 @@ def test_commands_and_the_site_say_what_to_do_and_change_nothing(
     assert "\n" not in line
     monkeypatch.setattr(connection, "close", lambda: None)  # the test is in a transaction
     with pytest.raises(SupervisorError) as stopped:
-        site._migrations_are_pending()
+        site.migrations_are_pending()
     found = run_checks(databases=["default"], tags=["database"])  # what `migrate` asks first
     assert [each.msg for each in found if each.id == "leaderboard.E001"] == [str(stopped.value)] == [line]
     assert not [each for each in run_checks(tags=["database"]) if each.id == "leaderboard.E001"]
