@@ -34,6 +34,8 @@ from leaderboard.results.board_rows.revisions import lock_boards
 
 #: Maximum length of values in audit records, in characters.
 _MAX_LENGTH = 500
+#: Maximum length of labels in badges, in characters.
+_MAX_BADGE_LENGTH = 25
 #: One more than the maximum key of the databases.
 _PAST_ANY_KEY = 2**63
 #: Values by field, before and after a change.
@@ -436,12 +438,16 @@ def _json_table(field: models.JSONField) -> Callable[[Any], str]:
 
 
 def _badge(field_name: str) -> Callable[[Any], str]:
-    """Return a column that shows a field's choice as a badge."""
+    """Return a column that shows a field's choice as a badge.
+
+    A badge with a long label shows the stored value, with the label as its title.
+    """
 
     @admin.display(description=field_name.replace("_", " "), ordering=field_name)
     def display(obj: Any) -> str:
-        words = getattr(obj, f"get_{field_name}_display")()
-        return format_html('<span class="badge is-{}">{}</span>', getattr(obj, field_name), words)
+        value, label = getattr(obj, field_name), getattr(obj, f"get_{field_name}_display")()
+        title = format_html(' title="{}"', label) if len(label) > _MAX_BADGE_LENGTH else ""
+        return format_html('<span class="badge is-{}"{}>{}</span>', value, title, value if title else label)
 
     display.__name__ = field_name
     return display

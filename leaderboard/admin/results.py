@@ -101,9 +101,7 @@ class BaselineFilter(admin.BooleanFieldListFilter):
 class EntryAdmin(ReadOnlyAdmin):
     """Admin of results. `submissions.admin` registers it, with the actions that need a job."""
 
-    list_display = (
-        "system", "dataset", "score", "difference", "configuration", "provenance", "visibility", "published_at",
-    )  # fmt: skip
+    list_display = ("system", "dataset", "score", "difference", "provenance", "visibility", "published_at")
     list_filter = (
         "provenance", "visibility", ("is_baseline", BaselineFilter), "late", AgreementFilter,
         ("dataset", admin.RelatedOnlyFieldListFilter),

@@ -384,6 +384,15 @@ def test_entries_are_listed_with_score_and_difference_from_their_baseline(curato
     assert "---------" not in page
 
 
+def test_a_badge_with_a_long_label_shows_the_stored_value(curator: Client) -> None:
+    entry = score(scored_dataset(), "Base", ndcg=0.4)
+    Entry.objects.filter(pk=entry.pk).update(visibility=Entry.Visibility.SUPERSEDED)
+    page = curator.get(ENTRIES).content.decode()
+    title = Entry.Visibility.SUPERSEDED.label
+    assert f'<span class="badge is-superseded" title="{title}">superseded</span>' in page
+    assert "column-configuration" not in page
+
+
 def test_an_optional_choice_of_a_row_can_be_none(curator: Client) -> None:
     page = curator.get("/admin/leaderboard/round/add/").content.decode()
     assert '<option value="" selected>None</option>' in page
