@@ -1,12 +1,13 @@
 """Views of submissions (list, status, changes) and of systems (description, anonymity, challenges)."""
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.models import AnonymousUser
 from django.core.paginator import Paginator
+from django.db.models import Count, Q
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -54,13 +55,17 @@ def submissions(request: HttpRequest) -> HttpResponse:
     jobs = Job.objects.filter(submission__in=rows).exclude(kind=Job.Kind.SHARD)
     datasets = {row.slug: row for row in Dataset.objects.filter(pk__in=jobs.values("dataset")).order_by("name")}
     dataset = datasets.get(choice(request.GET, "dataset", datasets))
+    jobs = jobs.filter(dataset=dataset) if dataset else jobs
+    distinct = partial(Count, "submission", distinct=True)
+    counts = jobs.aggregate(all=distinct(), **{name: distinct(filter=Q(state__in=FILTERS[name])) for name in FILTERS})
     if dataset or state:
-        jobs = jobs.filter(state__in=FILTERS.get(state, State), dataset__in=[dataset] if dataset else datasets.values())
-        rows = rows.filter(pk__in=jobs.values("submission"))
-    page = Paginator(with_jobs(rows), PER_PAGE).get_page(whole_number(request.GET, "page", 1))
+        rows = rows.filter(pk__in=jobs.filter(state__in=FILTERS.get(state, State)).values("submission"))
+    paginator = Paginator(with_jobs(rows), PER_PAGE)
+    paginator.count = counts[state or "all"]
+    page = paginator.get_page(whole_number(request.GET, "page", 1))
     statuses = with_standings(describe(row, complete=True, compare=False) for row in page)
     context = {"section": "submissions", "submissions": statuses, "page": page, "state": state, "dataset": dataset}
-    return render(request, "submissions/list.html", {**context, "datasets": list(datasets.values())})
+    return render(request, "submissions/list.html", {**context, "datasets": list(datasets.values()), "counts": counts})
 
 
 @never_cache
@@ -110,9 +115,8 @@ def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase
         # The run is stored in another form, so a proxy cannot send the file.
         return as_attachment(StreamingHttpResponse(gzipped_run(sha256), content_type="application/gzip"), name)
 
-    return send_unless_unchanged(
-        request, sha256, send, public=job in permissions.downloadable_runs(AnonymousUser(), submission)
-    )
+    is_public = job in permissions.downloadable_runs(AnonymousUser(), submission)
+    return send_unless_unchanged(request, sha256, send, public=is_public)
 
 
 @permissions.personal_page("POST")
@@ -175,9 +179,8 @@ def reusable(request: HttpRequest, submission: Submission) -> None:
     """Allow or forbid others to re-rank and fuse the runs."""
     is_reusable = request.POST.get("reusable") == "yes"
     changes.set_reusable(submission, is_reusable, permissions.require_user(request))
-    messages.success(
-        request, _("Others may now reuse these runs.") if is_reusable else _("Others can no longer reuse these runs.")
-    )
+    message = _("Others may now reuse these runs.") if is_reusable else _("Others can no longer reuse these runs.")
+    messages.success(request, message)
 
 
 @_change_view
@@ -207,11 +210,10 @@ def edit_system(request: HttpRequest, slug: str) -> HttpResponse:
     elif data is not None and form.is_valid() and _save_description(request, system, form):
         messages.success(request, _("Saved. Boards now show the changes."))
         return redirect(system)
-    status = 429 if wait else 400 if form.errors else 200
     # A form shown after a conflict is based on the current version, because the user was informed of the change.
     context = {"section": "submissions", "system": system, "form": form}
     context["rendered_from"] = records.history_version(system)
-    return render(request, "submissions/system.html", context, status=status)
+    return render(request, "submissions/system.html", context, status=429 if wait else 400 if form.errors else 200)
 
 
 def _save_description(request: HttpRequest, system: System, form: SystemForm) -> bool:
@@ -280,12 +282,10 @@ def anonymity(request: HttpRequest, slug: str) -> HttpResponse:
 def challenge(request: HttpRequest, slug: str) -> HttpResponse:
     """Show or process the form that challenges a claim of a system."""
     system, person = get_object_or_404(seen_systems(), slug=slug), permissions.require_user(request)
-    is_post = request.method == "POST"
-    form = ChallengeForm(
-        request.POST if is_post else None, datasets=challenges.challengeable_datasets(system), label_suffix=""
-    )
+    data = request.POST if request.method == "POST" else None
+    form = ChallengeForm(data, datasets=challenges.challengeable_datasets(system), label_suffix="")
     status = 200
-    if is_post:
+    if data is not None:
         _challenge, status = throttling.save_within_limit(
             form,
             throttling.ChallengeThrottle(),

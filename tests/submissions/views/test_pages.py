@@ -10,9 +10,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from leaderboard.boards.system.standing import Standing
 from leaderboard.core.measures import measure_anchor
 from leaderboard.core.text.numbers import direction
 from leaderboard.models import Dataset, Membership, System, Team, User
+from leaderboard.results.significance.statements import Statement
 from submissions.accounts.teams import automatic_name, personal_team, rename_team
 from submissions.models import Job, State, Submission, Worker
 from submissions.queue.queue import claim
@@ -293,6 +295,22 @@ def test_the_list_has_no_p_values(demo: Dataset, baseline: None, api: Api, signe
     assert re.search("vs BM25 ?<br>(Not s|S)ignificant[^:<]*</span>", page)
 
 
+@pytest.mark.parametrize(("better", "worse", "color"), [(True, False, "up"), (False, True, "down"), (False, False, "")])
+def test_the_list_colors_significant_differences(
+    demo: Dataset, baseline: None, api: Api, signed_in: Client, monkeypatch: pytest.MonkeyPatch,
+    better: bool, worse: bool, color: str,
+) -> None:  # fmt: skip
+    api.submit()
+    work()
+    statement = Statement(better=better, worse=worse)
+    standing = Standing("Demo", "demo", "nDCG@10", 0.5, 0.1 if better else -0.1, "BM25", False, statement)
+    monkeypatch.setattr(
+        "submissions.status.description.standings", lambda entries: {entry.pk: standing for entry in entries}
+    )
+    page = one_line(signed_in.get("/submissions/").content.decode())
+    assert re.findall(r'<span class="(up|down)', page) == [color] * bool(color)
+
+
 def test_the_list_is_filtered_by_state_and_dataset(demo: Dataset, secret: Dataset, api: Api, signed_in: Client) -> None:
     first = api.submit().body["id"]
     work()
@@ -302,6 +320,12 @@ def test_the_list_is_filtered_by_state_and_dataset(demo: Dataset, secret: Datase
         page = signed_in.get(f"/submissions/{query}").content.decode()
         return {each for each in (first, second) if f"/submissions/{each}/" in page}
 
+    def counts(query: str) -> list[int]:
+        page = one_line(signed_in.get(f"/submissions/{query}").content.decode())
+        return [int(count) for count in re.findall(r'<span class="muted">(\d+)</span></a>', page)]
+
+    assert counts("") == counts("?state=done") == [2, 1, 1, 0]
+    assert counts("?dataset=secret") == [1, 1, 0, 0]
     assert listed("") == {first, second}
     assert listed("?state=done") == {first}
     assert listed("?state=waiting") == {second}
