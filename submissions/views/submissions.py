@@ -60,9 +60,7 @@ def submissions(request: HttpRequest) -> HttpResponse:
     counts = jobs.aggregate(all=distinct(), **{name: distinct(filter=Q(state__in=FILTERS[name])) for name in FILTERS})
     if dataset or state:
         rows = rows.filter(pk__in=jobs.filter(state__in=FILTERS.get(state, State)).values("submission"))
-    paginator = Paginator(with_jobs(rows), PER_PAGE)
-    paginator.count = counts[state or "all"]
-    page = paginator.get_page(whole_number(request.GET, "page", 1))
+    page = Paginator(with_jobs(rows), PER_PAGE).get_page(whole_number(request.GET, "page", 1))
     statuses = with_standings(describe(row, complete=True, compare=False) for row in page)
     context = {"section": "submissions", "submissions": statuses, "page": page, "state": state, "dataset": dataset}
     return render(request, "submissions/list.html", {**context, "datasets": list(datasets.values()), "counts": counts})
