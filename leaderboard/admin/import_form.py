@@ -92,7 +92,7 @@ class ImportForm(GroupedForm):
     judgements = optional_choice(
         label="Judgments",
         choices=[("hidden", "hidden"), ("open", "open to everyone")],
-        help_text="Only the scorer has hidden judgments. Published judgments cannot be hidden again.",
+        help_text="Only the scorer and permitted curators read hidden judgments. Published ones remain public.",
     )
     protection = optional_choice(
         choices=Protection.choices,

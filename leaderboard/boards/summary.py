@@ -136,9 +136,10 @@ class _Leader:
             state, parts = ("warn", primary_parts) if is_safe is False else ("", secondary_parts)
             parts.append(Part(_("Unjudged documents"), unjudged, state, share))
         if is_reported:
-            judgments = Part(_("Judgments"), _("public; scores copied"), detail=_("of the original collections"))
-        if judgments:
-            secondary_parts.append(judgments)
+            judgments = Part(
+                _("Judgments"), _("public; scores copied"), detail=_("judgments of the original collections")
+            )
+        secondary_parts += [judgments] if judgments else []
         if references := ", ".join(self._reference_texts()):
             secondary_parts.append(Part(_("References"), references))
         reported = self._better_reported()
@@ -427,9 +428,9 @@ class _Leader:
         if not (tied := self.tied):
             return _("none of %(others)d") % {"others": len(self.rows) - 1}
         names = [_name(row, self.names) for row in tied]
-        without_owner = [re.sub(r"^[\w.-]{3,}/(?=[\w.-]+$)", "", row.entry.system) for row in tied]
-        if len(set(without_owner)) == len(tied):
-            names = [shorten(name, MAX_NAME) for name in without_owner]
+        short = [shorten(re.sub(r"^[\w.-]{3,}/(?=[\w.-]+$)", "", row.entry.system), MAX_NAME) for row in tied]
+        # Names need their owner if they are the same without it, or their configuration if other rows have the system.
+        names = short if len(set(short)) == len(tied) == sum(self.names[row.entry.system] for row in tied) else names
         baseline = next((name for row, name in zip(tied, names, strict=True) if row.entry.is_baseline), "")
         mark = _("%(name)s (baseline)") % {"name": baseline}
         names = [mark if row.entry.is_baseline else name for row, name in zip(tied, names, strict=True)]

@@ -23,8 +23,8 @@ from leaderboard.results.profiles.public import public_overlaps
 from leaderboard.rounds.lifecycle import describe_round, unfinished_rounds
 from leaderboard.views.board_views import is_part, site_revision
 
-#: Numbers of cards on the home page: two rows of benchmarks and one of datasets in the widest layout.
-HOME_BENCHMARKS, HOME_DATASETS = 8, 4
+#: Number of cards of each kind on the home page: a row in the widest layout.
+HOME_CARDS = 4
 
 
 @require_safe
@@ -41,8 +41,8 @@ def home(request: HttpRequest) -> HttpResponse:
     context = {
         "section": "home",
         "rounds": [describe_round(row, now) for row in unfinished_rounds()],
-        "benchmarks": cards.benchmarks[:HOME_BENCHMARKS],
-        "datasets": sorted(cards.datasets, key=SORTS["changed"][1])[:HOME_DATASETS],
+        "benchmarks": cards.benchmarks[:HOME_CARDS],
+        "datasets": sorted(cards.datasets, key=SORTS["changed"][1])[:HOME_CARDS],
         "board_count": cards.total,
         "drawn": max(drawn_cards, key=lambda card: (card.board.total, card.judgements == "open"), default=None),
     }

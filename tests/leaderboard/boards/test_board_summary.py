@@ -43,7 +43,7 @@ pytestmark = pytest.mark.django_db
 UNTESTED = "Not separable from the best: not testable: the source gives no per-query scores."
 UNMEASURED = (
     "Unjudged documents: unknown for reported results. "
-    "Judgments: public; scores copied (of the original collections). Cost: not reported."
+    "Judgments: public; scores copied (judgments of the original collections). Cost: not reported."
 )
 ORIGIN = "Judgments: {judgments}."
 UPLOADED = f"{ORIGIN} Cost: not timed (uploaded run)."
