@@ -1,7 +1,7 @@
 """Views of submissions (list, status, changes) and of systems (description, anonymity, challenges)."""
 
 from collections.abc import Callable
-from functools import partial, wraps
+from functools import wraps
 from typing import Any
 
 from django.contrib import messages
@@ -56,11 +56,12 @@ def submissions(request: HttpRequest) -> HttpResponse:
     datasets = {row.slug: row for row in Dataset.objects.filter(pk__in=jobs.values("dataset")).order_by("name")}
     dataset = datasets.get(choice(request.GET, "dataset", datasets))
     jobs = jobs.filter(dataset=dataset) if dataset else jobs
-    distinct = partial(Count, "submission", distinct=True)
-    counts = jobs.aggregate(all=distinct(), **{name: distinct(filter=Q(state__in=FILTERS[name])) for name in FILTERS})
-    if dataset or state:
-        rows = rows.filter(pk__in=jobs.filter(state__in=FILTERS.get(state, State)).values("submission"))
-    page = Paginator(with_jobs(rows), PER_PAGE).get_page(whole_number(request.GET, "page", 1))
+    by_state = {name: Q(pk__in=jobs.filter(state__in=FILTERS[name]).values("submission")) for name in FILTERS}
+    rows = rows.filter(pk__in=jobs.values("submission")) if dataset else rows
+    counts = rows.aggregate(all=Count("pk"), **{name: Count("pk", filter=by_state[name]) for name in FILTERS})
+    paginator = Paginator(with_jobs(rows.filter(by_state.get(state, Q()))), PER_PAGE)
+    paginator.count = counts[state or "all"]
+    page = paginator.get_page(whole_number(request.GET, "page", 1))
     statuses = with_standings(describe(row, complete=True, compare=False) for row in page)
     context = {"section": "submissions", "submissions": statuses, "page": page, "state": state, "dataset": dataset}
     return render(request, "submissions/list.html", {**context, "datasets": list(datasets.values()), "counts": counts})

@@ -42,7 +42,7 @@ def test_strangers_get_no_names_of_boards_for_a_mistyped_address(client: Client)
     assert answer.status_code == 404
     assert "/datasets/quokka-questions/" not in answer.content.decode()
     client.force_login(make_user())
-    assert "/datasets/quokka-questions/</a>" in client.get("/dataset/quokka-questions/").content.decode()
+    assert 'href="/datasets/quokka-questions/"' in client.get("/dataset/quokka-questions/").content.decode()
 
 
 def test_programs_are_told_in_their_own_way(client: Client) -> None:
