@@ -54,7 +54,7 @@ def prepare(is_outdated: Callable[[], bool]) -> None:
         if may_lack_demo := is_outdated() or not demos.exists():
             build_stdlib_search(Path(folder), queries=2 * QUERIES)
         while is_outdated():
-            time.sleep(0.1)
+            time.sleep(0.5)
         make_curator()
         load_reported()
         refresh_training()
