@@ -87,16 +87,17 @@ def significance_word(statement: Statement) -> str:
     return _("significant in the tests of all pairs") if statement.is_kept_by_pairs else _("significant")
 
 
-def significance_text(statement: Statement, delta: float | None, measure: str) -> str:
-    """Describe whether a difference from the baseline is significant, with its p-values; empty if unknown.
+def significance_text(statement: Statement, delta: float | None, measure: str, *, brief: bool = False) -> str:
+    """Describe whether a difference from the baseline is significant, with its p-values unless `brief`.
 
-    `delta` is the difference. Hidden judgments allow only a one-sided comparison, so worse scores are not tested.
+    The text is empty if the significance is unknown. `delta` is the difference. Hidden judgments allow only a one-sided
+    comparison, so worse scores are not tested.
     """
     if statement.better is None:
         return ""
     if statement.p is None and delta and direction(delta, measure) == "down":
         return _("lower; not tested on hidden judgments") if delta < 0 else _("higher; not tested on hidden judgments")
-    return ": ".join(filter(None, [significance_word(statement), p_values_text(statement)]))
+    return ": ".join(filter(None, [significance_word(statement), "" if brief else p_values_text(statement)]))
 
 
 def pairs_text(board: BoardStatements, measure: str) -> str:

@@ -333,9 +333,9 @@ def describe_costs(columns: Iterable[Column], rows: Iterable[Row]) -> None:
     """
     keys = [column.key for column in columns if column.key in WITH_SPREAD]
     for row, key in product(rows, keys):
-        value, noise = row.value(key), row[key].noise
         if row.measured is None or row[key].mark:  # A doubtful value already has an explanation.
             continue
+        value, noise = row.value(key), row[key].noise
         spread, title = spread_text(value, noise) if isinstance(value, float) else "", ""
         if row.measured.over_stored_runs:
             title = OVER_STORED_RUNS

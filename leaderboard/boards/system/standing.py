@@ -97,7 +97,7 @@ class Standing:
     @property
     def significance(self) -> str:
         """Significance of the difference without p-values, such as `not significant`; empty if unknown."""
-        return self.certainty.partition(":")[0]
+        return "" if self.delta is None else significance_text(self.statement, self.delta, self.measure, brief=True)
 
     @property
     def difference(self) -> str:

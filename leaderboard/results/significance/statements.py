@@ -123,7 +123,7 @@ class BoardStatements:
         board = self.find_ranking(entry, measure)
         if board is None or (tests := board.for_measure(measure)) is None:
             return Statement(gap=gap) if gap is not None else UNKNOWN
-        least_p, sample = board.settings.least_p(tests.comparison_count)
+        least_p, sample = board.settings.least_p(comparisons := tests.comparison_count)
         certainty = tests.entries[entry]
         sign = numbers.direction(certainty.delta, measure) if differs(certainty) else ""
         is_tested = certainty.p_baseline is not None
@@ -132,7 +132,7 @@ class BoardStatements:
             worse=sign == "down" if is_tested else None,
             p=certainty.p_baseline,
             p_corrected=certainty.p_baseline_corrected,
-            comparisons=tests.comparison_count,
+            comparisons=comparisons,
             interval=certainty.delta_interval,
             tied_with_best=certainty.ties_with_best,
             p_best=certainty.p_best_corrected,
