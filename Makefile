@@ -23,6 +23,10 @@ stamp = $(VENV)/installed-$(1)-$(shell cat $(LOCKS)/$(1).txt $(LOCKS)/build.txt 
 # Without a C compiler, install one as a package: it compiles the run reader (docs/decisions/0002).
 INSTALL_COMPILER := { command -v $(firstword $(CC)) || command -v gcc || command -v clang; } >/dev/null || { \
 	echo "No C compiler was found: installing the package ziglang, which brings one ..."; $(LOCKED) --requirement $(LOCKS)/compiler.txt; }
+# Compile the functions of BM25 and scoring into the default folders of the site, whose state nobody else may read.
+COMPILE_KERNELS := umask 077; cache=$${RUNBOARD_VAR:-var}/cache; mkdir -p $$cache; \
+	RUNBOARD_KERNEL_CACHE=$$cache/kernel NUMBA_CACHE_DIR=$$cache/numba $(PY) -c "from evaluation.engines.index import \
+	kernels; from evaluation.engines import warm_up; kernels.load(); warm_up.warm_up()"
 RUN_STAMP  := $(call stamp,run)
 TEST_STAMP := $(call stamp,test)
 
@@ -171,8 +175,9 @@ clean: ## remove .venv, build/ and caches; never var/
 
 $(RUN_STAMP): $(VENV)/created
 	@echo "Installing what requirements.txt names, as locked in $(LOCKS)/, into $(VENV) (once; two minutes or so) ..."
-	@$(INSTALL_LOCKED) --requirement $(LOCKS)/run.txt && $(INSTALL_TORCH)
+	@$(INSTALL_LOCKED) --requirement $(LOCKS)/run.txt
 	@$(INSTALL_COMPILER)
+	@($(COMPILE_KERNELS)) & $(INSTALL_TORCH); status=$$?; wait; exit $$status
 	@touch $@
 
 $(TEST_STAMP): $(VENV)/created

@@ -14,7 +14,6 @@ from typing import Any, Literal
 from django.conf import settings
 
 from evaluation.efficiency.hardware import own_gpu
-from evaluation.engines.index import kernels
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.execution.job import (
     EXIT_DISK_FULL,
@@ -177,6 +176,8 @@ def _running_child(
         for path in filter(None, files):
             make_readable(path)
     require_free_disk(job.out, limits)
+    from evaluation.engines.index import kernels  # It imports numba, which most processes do not need.
+
     kernels.load()  # compiles code to be copied into sandboxes, once per worker process
     retained_folders = [folder for folder in (job.shards, job.rankings) if folder is not None]
     measures = job.measure and job.task not in ("encode_shards", "check", "index")

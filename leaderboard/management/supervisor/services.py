@@ -102,7 +102,8 @@ def manage(name: str, *arguments: str, environment: Mapping[str, str], console: 
 def compile_kernels(environment: Mapping[str, str]) -> Command:
     """Return a step that compiles the functions of BM25 and scoring, for which the first jobs would otherwise wait.
 
-    It ignores errors, which those jobs report.
+    It takes a second if `make install` has compiled them for this state folder. It ignores errors, which those jobs
+    report.
     """
     code = "from evaluation.engines.index import kernels as k; from evaluation.engines import warm_up as w\n"
     code += "try:\n    k.load()\n    w.warm_up()\nexcept Exception as error:\n    print(error)"
@@ -113,14 +114,5 @@ def _celery(name: str, arguments: Sequence[str], environment: Mapping[str, str])
     """Return a Celery command with lower priority than the web processes."""
     nice = shutil.which("nice")
     priority = [nice, "-n", str(NICENESS)] if nice else []
-    command = [
-        *priority,
-        sys.executable,
-        "-m",
-        "celery",
-        "--app",
-        "leaderboard.celery",
-        "--quiet",
-        *arguments,
-    ]
+    command = [*priority, sys.executable, "-m", "celery", "--app", "leaderboard.celery", "--quiet", *arguments]
     return Command(name, command, environment)
