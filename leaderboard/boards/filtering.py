@@ -307,8 +307,9 @@ def _two_best(column: Column, rows: Sequence[Row], numbers: Sequence[Any]) -> li
     return best_values_so_far
 
 
-#: Number of columns up to which an overview is filled.
-MAX_OVERVIEW_COLUMNS = 9
+#: Number of columns up to which an overview is filled, and the same with the columns of a benchmark's datasets, which
+#: are narrow.
+MAX_OVERVIEW_COLUMNS, MAX_WITH_DATASETS = 9, 16
 
 
 class Preset(NamedTuple):
@@ -358,7 +359,8 @@ _PRESETS: Mapping[str, Preset] = dict(
 )  # fmt: skip
 #: Groups that fill up an overview: the first additional measures, and groups that are added only as a whole.
 _MEASURE_GROUP = "other-measures"
-_WHOLE_GROUPS = ("effectiveness", "ranks-over-all", "reported")
+EFFECTIVENESS_GROUP = "effectiveness"
+_WHOLE_GROUPS = (EFFECTIVENESS_GROUP, "ranks-over-all", "reported")
 
 
 def offered_presets(columns: Iterable[Column], hidden_groups: Collection[str]) -> list[tuple[str, str]]:
@@ -429,6 +431,6 @@ def _fill_overview(board: Board, columns: Sequence[Column], selected_columns: Se
     keys.update(measure_keys[: max(0, MAX_OVERVIEW_COLUMNS - len(keys))])
     for group in _WHOLE_GROUPS if board.views else ():
         group_keys = {column.key for column in columns if column.group_slug == group} - keys
-        if len(keys | group_keys) <= MAX_OVERVIEW_COLUMNS:
+        if len(keys | group_keys) <= (MAX_WITH_DATASETS if group == EFFECTIVENESS_GROUP else MAX_OVERVIEW_COLUMNS):
             keys |= group_keys
     return [column for column in columns if column.key in keys]

@@ -457,14 +457,16 @@ _SHRINKABLE = {"by": ' class="by"', "architecture": ' class="kind"'}
 class RowHeads(NamedTuple):
     """Context for the row heads of a board: facts that have no column, and entries not separable from the best.
 
-    `measure` is the key of the score's column, empty if rows have a mean. `without_page` are slugs of systems that no
-    longer have a page, `implied_provenance` is one that rows omit, and `usual_missing_count` is the number of missing
-    queries of most results. `marks` collects the marks of the rows. The other fields are texts looked up once per
-    board: labels of buttons, with a placeholder for the name, and the notes below a rank.
+    `measure` is the key of the score's column, empty if rows have a mean. `fact_keys_below_source` are the facts of
+    rows below a head that names their source. `without_page` are slugs of systems that no longer have a page,
+    `implied_provenance` is one that rows omit, and `usual_missing_count` is the number of missing queries of most
+    results. `marks` collects the marks of the rows. The other fields are texts looked up once per board: labels of
+    buttons, with a placeholder for the name, and the notes below a rank.
     """
 
     measure: str
     fact_keys: tuple[str, ...]
+    fact_keys_below_source: tuple[str, ...]
     tied_entries: Collection[int]
     without_page: Collection[str]
     implied_provenance: str
@@ -487,9 +489,11 @@ class RowHeads(NamedTuple):
         tied = board.statements.tied_with_best(board.measure)
         for other in board.statements.other_rankings:
             tied |= BoardStatements(other).tied_with_best(board.measure)
+        fact_keys = tuple(key for key in _FACT_KEYS if key not in visible_keys)
         return cls(
             "" if board.views else board.measure,
-            tuple(key for key in _FACT_KEYS if key not in visible_keys),
+            fact_keys,
+            tuple(key for key in fact_keys if len(board.rankings) < 2 or key not in ("by", "provenance")),
             tied if len(tied) > 1 else (),
             board.without_page,
             "" if board.counted and board.counted[0]["provenance"].get(REPORTED) else SCORED,
@@ -541,8 +545,10 @@ class RowHeads(NamedTuple):
         if row.values.get(gaps.GAP_SHOWN) == gaps.SIGNIFICANT:
             gap_label = _("significant gap")
             suffix += f'&ensp;<a class="badge is-gap" href="/docs/contamination/" title="{gaps.CLAIM}">{gap_label}</a>'
-        facts = _facts_html(self.fact_keys, tuple(map(row.values.get, self.fact_keys)), self.implied_provenance)
         is_incomplete = "coverage" in row.cells and row.value("mean") is None  # A benchmark's row.
+        is_below_source = row.ranked_in == REPORTED and not is_incomplete and "is-pinned" not in classes
+        fact_keys = self.fact_keys_below_source if is_below_source else self.fact_keys
+        facts = _facts_html(fact_keys, tuple(map(row.values.get, fact_keys)), self.implied_provenance)
         coverage = _("%s datasets") % row["coverage"].text if is_incomplete else ""
         details = (entry.configuration, coverage, self._missing_text(row), reason_gone(entry))
         if line := DOT.join(filter(None, [facts, *map(cached_escape, details)])):

@@ -139,6 +139,8 @@ class _BoardPage:
         classes = "name" if place == 0 else "n" if column.numeric else "t"
         if place > 1 and board.shown[place - 1].group != column.group:
             classes += " first"
+        if not column.arrow:
+            classes += " is-dataset"
         box = rendering.spread_box(spread_widths.get(column.key, 0))
         unit = f'<span class="unit">{escape(_(column.unit))}{box}</span>' if column.unit else ""
         versus = ""  # For phones, which have no group heads.

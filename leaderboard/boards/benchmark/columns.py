@@ -131,7 +131,7 @@ def build_columns(
         Column(SYSTEM, _("System"), "", "text", cell=lambda line: line.entry.system),
         *([weighted_column(OVER_ALL)] if options.weighted else []),
         *map(with_cells, (*means, *_difference_columns(facts, direction, options.difference, is_multiple=is_multiple))),
-        *(_dataset_column(position, member, options) for position, member in enumerate(facts.members)),
+        *(_dataset_column(position, member, facts, options) for position, member in enumerate(facts.members)),
         *map(with_cells, _RANK_COLUMNS if is_multiple else ()),
         *options.costs,
         *ABOUT_SYSTEM,
@@ -222,7 +222,7 @@ _RANK_COLUMNS = (
 )
 
 
-def _dataset_column(position: int, member: Member, options: ViewOptions) -> Column:
+def _dataset_column(position: int, member: Member, facts: BenchmarkFacts, options: ViewOptions) -> Column:
     """Return the column of the dataset at this position of the benchmark."""
 
     def cells(lines: Iterable[BenchmarkLine]) -> Iterable[Cell | Value]:
@@ -243,7 +243,7 @@ def _dataset_column(position: int, member: Member, options: ViewOptions) -> Colu
     direction: Direction = "lower" if kind == "rank" else better(measure)
     return Column(
         key=member.slug,
-        label=member.facts.name,
+        label=member.facts.name.removeprefix(f"{facts.name}: "),
         group=f"{EFFECTIVENESS}, {head.format(difference=options.difference)}{measure} "
         f"{'↑' if direction == 'higher' else '↓'}",
         kind=kind,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -66,6 +67,36 @@ def test_a_mean_is_given_only_to_rows_with_every_counted_dataset(client: Client)
     assert "1/2 datasets</small>" in page
     assert "2/2 datasets" not in page
     assert "css/whiskers.css" in page
+
+
+@pytest.mark.parametrize(("count", "shows_datasets"), [(12, True), (13, False)])
+def test_an_overview_shows_the_scores_of_up_to_twelve_datasets(
+    client: Client, count: int, *, shows_datasets: bool
+) -> None:
+    datasets = [scored_dataset(name=f"All: topic {number}") for number in range(count)]
+    benchmark_of(*datasets)
+    for dataset in datasets:
+        score(dataset, "BM25", baseline=True, ndcg=0.2)
+        score(dataset, "system", ndcg=0.4)
+    page = client.get("/benchmarks/all/").content.decode()
+    keys = re.findall(r'id="by-([^"]+)"', page)
+    assert [dataset.slug in keys for dataset in datasets] == [shows_datasets] * count
+    assert ("borda" in keys) != shows_datasets, "there is no room for both"
+    assert (">topic 0</a>" in page) == shows_datasets, "without the name of the benchmark"
+
+
+def test_rows_below_the_name_of_their_source_do_not_repeat_it(client: Client) -> None:
+    dataset = scored_dataset()
+    for paper in ("Ada", "Bob"):
+        report(dataset, make_source(paper), f"{paper}'s model", ndcg=0.5)
+    page = client.get(f"/datasets/{dataset.slug}/").content.decode()
+    heads = re.findall(r"Reported by ([^:<]+): ranked separately", page)
+    assert len(heads) == 2
+    details = re.findall(r'<th scope="row" class="name">.*?<small>(.*?)</small>', page)
+    assert not [text for text in details if "reported" in text or any(head in text for head in heads)]
+    pin = re.findall(r'name="pin" value="([^"]+)"', page)[0]
+    pinned = client.get(f"/datasets/{dataset.slug}/?pin={pin}").content.decode()
+    assert "Lovelace" in re.findall(r'<tr class="is-pinned.*?</tr>', pinned, re.DOTALL)[0]
 
 
 def test_average_and_wins_are_against_the_baseline_of_the_same_group() -> None:
