@@ -74,7 +74,9 @@ def test_the_page_of_a_visitor_leads_to_an_account(demo: Dataset, client: Client
     page = one_line(client.get("/submit/?dataset=demo").content.decode())
     assert 'href="/account/login/?next=/submit/%3Fdataset%3Ddemo">Sign in to submit</a>' in page
     assert 'value="submit"' not in page
-    assert 'value="check"' in page
+    assert '<button class="button is-primary" type="submit" name="action" value="check">' in page
+    for text in ('name="public"', 'name="new-name"', "your quota"):
+        assert text not in page
     assert "/formats/" in page
     response = client.post("/submit/", {"action": "submit", "several": upload(run_text(), "demo.txt")})
     assert response.status_code == 302
@@ -101,7 +103,7 @@ def test_the_dataset_is_asked_for_if_it_is_unclear(demo: Dataset, client: Client
     page = one_line(client.post("/submit/", {**CHECK, "several": upload(run_text(), "whatever.txt")}).content.decode())
     assert "equally well" in page
     assert page.count('name="dataset"') == 1
-    assert page.index('name="dataset"') < page.index('name="new-name"')
+    assert page.index('name="dataset"') < page.index('id="check-result"')
     sent = {**CHECK, "several": upload(run_text(), "whatever.txt"), "dataset": "twin"}
     assert "The run can be scored" in client.post("/submit/", sent).content.decode()
 
