@@ -49,9 +49,8 @@ def percent(value: float) -> str:
 def duration(value: timedelta) -> str:
     """Format a time span in its two largest units, such as `4 s`, `2 min 5 s`, `3 h 20 min`, or `2 d 4 h`."""
     seconds = int(value.total_seconds())
-    units = [("d", 86400), ("h", 3600), ("min", 60), ("s", 1)]
     parts: list[str] = []
-    for unit, size in units:
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
         count, seconds = divmod(seconds, size)
         if count or parts or unit == "s":
             parts.append(f"{count} {unit}")

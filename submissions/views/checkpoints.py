@@ -78,10 +78,8 @@ class ModelPage(SubmissionPage):
         super().__init__(request, "" if self.engine.any_architecture else self.engine.architecture)
         data = request.POST if request.method == "POST" else None
         self.parameters = ParametersForm(self.engine, data, prefix=PARAMETERS, label_suffix="")
-        accepted_kinds = set(intake.checkpoint_kinds(self.engine))
-        self.checkpoints = [
-            row for row in get_checkpoints(self.person) if checkpoints.describe(row).kinds & accepted_kinds
-        ]
+        kinds = set(intake.checkpoint_kinds(self.engine))
+        self.checkpoints = [row for row in get_checkpoints(self.person) if checkpoints.describe(row).kinds & kinds]
         needs_corpus = self.engine.reads_corpus
         self.datasets = [row for row in intake.datasets_with_content() if intake.has_corpus(row) or not needs_corpus]
         self.prompts = PromptsForm(self.engine, self.datasets, data, prefix=PROMPTS, label_suffix="")
@@ -151,16 +149,14 @@ class ModelPage(SubmissionPage):
         chosen_checkpoint = next((row for row in self.checkpoints if str(row.pk) == chosen_id), None)
         description = model or (chosen_checkpoint.description if chosen_checkpoint else {})
         kind = str(description.get("kind", chosen_checkpoint.kind if chosen_checkpoint else ""))
-        parameters = getattr(self.parameters, "cleaned_data", {})
-        load = ModelLoad(self.engine, kind, description.get("parameters"), parameters)
+        load = ModelLoad(self.engine, kind, description.get("parameters"), getattr(self.parameters, "cleaned_data", {}))
         base_context = super().context(*arguments, **changes)
         kinds = intake.checkpoint_kinds(self.engine)
-        only_tokenizer = len(kinds) == len(MODEL_KINDS)
         return {
             **base_context,
             "engine": self.engine,
             "engines": self._engine_groups(),
-            "needs": checkpoints.name_kinds(kinds) + (", for its tokenizer" if only_tokenizer else ""),
+            "needs": checkpoints.name_kinds(kinds) + (", for its tokenizer" if len(kinds) == len(MODEL_KINDS) else ""),
             "load": load,
             "asks_pooling": bool(PLAIN_ENCODER_KINDS & set(kinds)),
             "parameters_form": self.parameters,
@@ -232,8 +228,7 @@ class ModelPage(SubmissionPage):
         """Return sample archives of this site: one that runs and one that is rejected."""
         if CheckpointKind.STATIC_EMBEDDINGS not in intake.checkpoint_kinds(self.engine):
             return []
-        files = [file for dataset in self.datasets for file in offered_files(dataset, self.person)]
-        return [file for file in files if file.kind in SAMPLE_KINDS]
+        return [file for row in self.datasets for file in offered_files(row, self.person) if file.kind in SAMPLE_KINDS]
 
 
 @personal_page("GET", "HEAD", "POST")

@@ -69,6 +69,8 @@ OPTIONAL_FIELDS = {
     ),
     "Authors and citation": ("participant", "authors", "year", "bibtex"),
 }  # fmt: skip
+#: Kinds of dataset files that are sample runs.
+SAMPLE_RUNS = (DatasetFile.Kind.EXAMPLE_RUN, DatasetFile.Kind.BROKEN_RUN)
 #: Form prefix of a system's fields: `new-<field>`.
 PREFIX = "new"
 #: Fields that are always visible. All others are in the section “More details”.
@@ -376,6 +378,7 @@ class SubmitPage(SubmissionPage):
         datasets = available_first(self._dataset_choices(), context.get("dataset_quotas", {}))
         slugs = {report.dataset for report in context["reports"]}
         uses_uploads = any(row["chosen"] for row in context["kept"])
+        samples = [[(row["dataset"], file) for file in row["files"] if file.kind in SAMPLE_RUNS] for row in datasets]
         is_unclear = context["refusal"] is not None and context["refusal"].code in (SEVERAL_DATASETS, UNKNOWN_DATASET)
         return {
             **context,
@@ -384,6 +387,7 @@ class SubmitPage(SubmissionPage):
             # The datasets of stored files are chosen next to the files.
             "asks_dataset": not uses_uploads and (is_unclear or any(row["chosen"] for row in datasets)),
             "uses_uploads": uses_uploads,
+            "samples": max(samples, key=len, default=[]),
             "several": MULTIPLE_FILES,
             "at_once": describe_bytes(settings.VALIDATE_AT_ONCE_BYTES),
             "largest": describe_bytes(settings.UPLOAD_LIMIT_BYTES),
@@ -424,7 +428,7 @@ class SubmitPage(SubmissionPage):
         Each has the reason if it is closed, and whether it was chosen.
         """
         chosen_slug = self._posted_dataset or self.request.GET.get("dataset", "")
-        kinds = (DatasetFile.Kind.QUERIES, DatasetFile.Kind.CORPUS, DatasetFile.Kind.DOCUMENT_IDS)
+        kinds = (DatasetFile.Kind.QUERIES, DatasetFile.Kind.CORPUS, DatasetFile.Kind.DOCUMENT_IDS, *SAMPLE_RUNS)
         datasets = datasets_with_content()
         closed_reasons = closed_datasets((dataset.pk for dataset in datasets), timezone.now())
         return [

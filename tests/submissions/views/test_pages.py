@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from html import escape
+from pathlib import Path
 
 import pytest
 from django.test import Client
@@ -13,7 +14,8 @@ from django.utils import timezone
 from leaderboard.boards.system.standing import Standing
 from leaderboard.core.measures import measure_anchor
 from leaderboard.core.text.numbers import direction
-from leaderboard.models import Dataset, Membership, System, Team, User
+from leaderboard.datasets.files import offer_file, store_file
+from leaderboard.models import Dataset, DatasetFile, Membership, System, Team, User
 from leaderboard.results.significance.statements import Statement
 from submissions.accounts.teams import automatic_name, personal_team, rename_team
 from submissions.models import Job, State, Submission, Worker
@@ -270,6 +272,24 @@ def test_several_files_named_after_their_datasets(demo: Dataset, secret: Dataset
     files = [upload(run_text(), "demo.txt"), upload(run_text(), "secret.txt")]
     assert signed_in.post("/submit/", {**NEW, "several": files}).status_code == 302
     assert Job.objects.count() == 2
+
+
+def test_the_page_shows_quotas_and_sample_runs(
+    demo: Dataset, secret: Dataset, signed_in: Client, tmp_path: Path
+) -> None:
+    assert demo.current_version
+    run = tmp_path / "run.txt"
+    run.write_text(run_text(), encoding="utf-8")
+    offer_file(demo.current_version, DatasetFile.Kind.EXAMPLE_RUN, store_file(run), "demo.run.txt")
+
+    def panel(query: str) -> str:
+        page = one_line(signed_in.get(f"/submit/{query}").content.decode())
+        assert 'href="/datasets/demo/files/demo.run.txt" download>example run</a>' in page
+        return re.sub("<[^>]*>", "", page.partition('id="check-result"')[2].partition("<details")[0])
+
+    assert re.search(f"{secret.name}: ?0 of [0-9]+ submissions today", panel(""))
+    assert "Other datasets have no daily limit." in panel("")
+    assert secret.name not in panel("?dataset=demo")
 
 
 def test_the_list_shows_state_scores_and_visibility(demo: Dataset, api: Api, signed_in: Client, alice: User) -> None:
