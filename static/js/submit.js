@@ -119,15 +119,26 @@
     if (input.hasAttribute("data-check-at-once") && input.files.length) checkAlone();
   });
 
-  // A file that cannot be scored is not submitted until it, or its dataset, changes. A model needs a dataset or a
-  // benchmark. The page has the reason for each value of `data-blocked`.
+  // Return the required inputs of a model that are empty: the model, the datasets or a benchmark, and the name of the
+  // system. Some engines need no model.
+  function missingInputs() {
+    const inputs = [
+      ["model", "#checkpoint, [name='upload:checkpoint']:checked, [name=checkpoint_id], [name=hub_model], [name=image]"],
+      ["datasets", "[name=dataset]:checked, [name=benchmark]"],
+      ["name", "[name=new-name]"],
+    ];
+    const fields = { model: "#checkpoint", datasets: "[name=dataset]", name: "[name=new-name]" };
+    if (!form() || !form().matches(".is-steps")) return [];
+    const given = (selector) => [...form().querySelectorAll(selector)].some((each) => each.value.trim());
+    return inputs.filter(([name, selector]) => form().querySelector(fields[name]) && !given(selector)).map(([name]) => name);
+  }
+
+  // A file that cannot be scored is not submitted until it, or its dataset, changes. The page has the reason for each
+  // word of `data-blocked`.
   let valid = true;
   function allowSubmission(isFileValid) {
     valid = isFileValid;
-    const boxes = [...document.querySelectorAll("form[data-uploads] input[name=dataset][type=checkbox]")];
-    const benchmark = document.querySelector("form[data-uploads] [name=benchmark]");
-    const lacksDataset = boxes.length && !boxes.some((box) => box.checked) && !(benchmark && benchmark.value);
-    const blocked = !valid ? "file" : lacksDataset ? "datasets" : "";
+    const blocked = valid ? missingInputs().join(" ") : "file";
     if (form()) form().setAttribute("data-blocked", blocked);
     for (const button of document.querySelectorAll("form[data-uploads] button[value=submit]")) {
       button.disabled = Boolean(blocked) || button.hasAttribute("data-unready");
@@ -136,8 +147,9 @@
   const isValid = () => !document.querySelector("#check-result .is-invalid");
   document.addEventListener("change", (event) => {
     const isNewFile = event.target.matches("input[type=file], input[name^='upload:'], select[data-dataset]");
-    if (isNewFile || event.target.matches("[name=dataset], [name=benchmark]")) allowSubmission(isNewFile || valid);
+    allowSubmission(isNewFile || valid);
   });
+  document.addEventListener("input", (event) => { if (event.target.name === "new-name") allowSubmission(valid); });
   allowSubmission(isValid());
 
   // Highlight the zone that a dragged file would be dropped on.

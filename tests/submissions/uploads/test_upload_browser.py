@@ -87,17 +87,26 @@ def test_a_large_archive_goes_on_after_the_connection_broke(
 
 
 @pytest.mark.usefixtures("models_run_here")
-def test_a_model_without_a_dataset_cannot_be_submitted(
-    demo: Dataset, alice: User, page: Page, live_server: Any
+def test_a_model_is_submitted_once_nothing_is_missing(
+    demo: Dataset, alice: User, page: Page, live_server: Any, tmp_path: Path
 ) -> None:
     sign_in(page.context, alice, live_server.url)
     page.goto("/submit/model/?engine=dense")
-    button, reason = page.get_by_role("button", name="Submit", exact=True), page.locator(".why-disabled.is-datasets")
-    expect(button).to_be_disabled()
-    expect(reason).to_be_visible()
-    page.locator("form[data-uploads] input[name=dataset]").first.check()
+    button, missing = page.get_by_role("button", name="Submit", exact=True), page.locator(".why-disabled.is-missing a")
+    small = tmp_path / "model.zip"
+    small.write_bytes(b"PK")
+    names = ["Choose an archive", "Choose at least one dataset", "Enter a system name"]
+    fillings = [
+        lambda: page.get_by_label("Upload an archive").set_input_files(small),
+        lambda: page.locator("form[data-uploads] input[name=dataset]").first.check(),
+        lambda: page.get_by_label("System name").fill("Mine"),
+    ]
+    for number, fill in enumerate(fillings):
+        expect(button).to_be_disabled()
+        expect(missing.filter(visible=True)).to_have_text(names[number:])
+        fill()
     expect(button).to_be_enabled()
-    expect(reason).to_be_hidden()
+    expect(missing.filter(visible=True)).to_have_count(0)
 
 
 def hold_no_longer(page: Page, held: list[Route]) -> None:

@@ -75,7 +75,7 @@ def test_the_page_names_the_datasets_and_counts_the_workers_of_its_queues(signed
     announce("host:10", "score")
     announce("host:11", "cpu")
     page = page_of(signed_in, "dense")
-    assert '<a href="#datasets">You choose</a> the datasets on which the model is tested: Demo</p>' in page
+    assert '<a href="#datasets">Available datasets</a>: Demo</p>' in page
     assert "Workers online for models: 1 on CPUs, 0 on GPUs." in page
     with CaptureQueriesContext(connection) as queries:
         signed_in.get("/submit/")
@@ -85,7 +85,10 @@ def test_the_page_names_the_datasets_and_counts_the_workers_of_its_queues(signed
 def test_the_submit_button_is_there_once_with_what_it_needs(signed_in: Client) -> None:
     page = page_of(signed_in, "dense")
     assert page.count('value="submit"') == 1
-    assert "Choose at least one dataset" in page.partition('value="submit"')[2]
+    missing = page.partition('value="submit"')[2]
+    for target in re.findall('<li class="is-[a-z]+">.*?href="#([^"]+)"', missing):
+        assert f'id="{target}"' in page
+    assert "Choose at least one dataset" in missing
 
 
 def test_a_model_is_submitted_and_followed(signed_in: Client, tmp_path: Path) -> None:
