@@ -7,7 +7,8 @@ from typing import Any
 from django.contrib import messages
 from django.contrib.auth.models import AnonymousUser
 from django.core.paginator import Paginator
-from django.db.models import Count, Q
+from django.db.models import Count, Min, Q
+from django.db.models.functions import Lower
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -45,12 +46,14 @@ STOP_POLLING = 286
 PER_PAGE = 50
 #: Job states by value of the `state` parameter.
 FILTERS = {"waiting": set(State) - TERMINAL, "done": {State.DONE}, "unscored": TERMINAL - {State.DONE}}
+#: Orders of the list by value of the `sort` parameter.
+ORDERS = {"": "-created_at", "oldest": "created_at", "system": Lower("system__name"), "dataset": "first_dataset"}
 
 
 @permissions.personal_page("GET", "HEAD")
-@reads("page", "state", "dataset")
+@reads("page", "state", "dataset", "sort")
 def submissions(request: HttpRequest) -> HttpResponse:
-    """Show a page of the submissions of the user's teams, newest first, filtered by the state and dataset of a job."""
+    """Show a page of the submissions of the user's teams, sorted, and filtered by the state and dataset of a job."""
     rows, state = permissions.get_submissions(request.user), choice(request.GET, "state", FILTERS)
     jobs = Job.objects.filter(submission__in=rows).exclude(kind=Job.Kind.SHARD)
     datasets = {row.slug: row for row in Dataset.objects.filter(pk__in=jobs.values("dataset")).order_by("name")}
@@ -59,7 +62,9 @@ def submissions(request: HttpRequest) -> HttpResponse:
     by_state = {name: Q(pk__in=jobs.filter(state__in=FILTERS[name]).values("submission")) for name in FILTERS}
     rows = rows.filter(pk__in=jobs.values("submission")) if dataset else rows
     counts = rows.aggregate(all=Count("pk"), **{name: Count("pk", filter=by_state[name]) for name in FILTERS})
-    paginator = Paginator(with_jobs(rows.filter(by_state.get(state, Q()))), PER_PAGE)
+    rows = rows.filter(by_state.get(state, Q())).alias(first_dataset=Lower(Min("jobs__dataset__name")))
+    order: Any = ORDERS[choice(request.GET, "sort", ORDERS)]
+    paginator = Paginator(with_jobs(rows.order_by(order, "-created_at")), PER_PAGE)
     paginator.count = counts[state or "all"]
     page = paginator.get_page(whole_number(request.GET, "page", 1))
     statuses = with_standings(describe(row, complete=True, compare=False) for row in page)

@@ -312,7 +312,7 @@ def test_the_list_has_no_p_values(demo: Dataset, baseline: None, api: Api, signe
     compute_certainty(demo)
     assert ": p = " in signed_in.get(f"/submissions/{submission}/").content.decode()
     page = one_line(signed_in.get("/submissions/").content.decode())
-    assert re.search("vs BM25 ?<br>(Not s|S)ignificant[^:<]*</span>", page)
+    assert re.search("vs BM25 · (not )?significant[^:<]*</span>", page)
 
 
 @pytest.mark.parametrize(("better", "worse", "color"), [(True, False, "up"), (False, True, "down"), (False, False, "")])
@@ -328,7 +328,46 @@ def test_the_list_colors_significant_differences(
         "submissions.status.description.standings", lambda entries: {entry.pk: standing for entry in entries}
     )
     page = one_line(signed_in.get("/submissions/").content.decode())
-    assert re.findall(r'<span class="(up|down)', page) == [color] * bool(color)
+    assert re.findall(r'<span class="(up|down|muted) ?">[+−]0', page) == [color or "muted"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "text"),
+    [
+        (Statement(ranks=(2, 4)), "range 2–4"),
+        (Statement(ranks=(3, 3)), ""),
+        (Statement(tied_with_best=True), "≈ 1"),
+        (Statement(), ""),
+    ],
+)
+def test_the_list_shows_how_certain_a_rank_is(
+    demo: Dataset, api: Api, signed_in: Client, monkeypatch: pytest.MonkeyPatch, statement: Statement, text: str
+) -> None:
+    api.submit()
+    work()
+    standing = Standing("Demo", "demo", "nDCG@10", 0.5, 0.1, "BM25", False, statement, rank=3, of=9)
+    monkeypatch.setattr(
+        "submissions.status.description.standings", lambda entries: {entry.pk: standing for entry in entries}
+    )
+    page = one_line(signed_in.get("/submissions/").content.decode())
+    certainty = page.partition("3rd of 9</a>")[2].partition("</li>")[0]
+    assert re.sub("<[^>]*>", "", certainty).strip() == text
+
+
+def test_the_list_is_sorted_by_the_address(demo: Dataset, secret: Dataset, api: Api, signed_in: Client) -> None:
+    for system, dataset, depth in (("beta", "demo", 9), ("Alpha", "secret", 8), ("Gamma", "demo", 7)):
+        api.submit(run_text(depth=depth), system=system, dataset=dataset)
+
+    def order(query: str) -> list[str]:
+        page = signed_in.get(f"/submissions/{query}").content.decode()
+        return re.findall(r'<a href="/submissions/\w{12}/">(\w+)</a>', page)
+
+    assert order("") == ["Gamma", "Alpha", "beta"]
+    assert order("?sort=oldest") == ["beta", "Alpha", "Gamma"]
+    assert order("?sort=system") == ["Alpha", "beta", "Gamma"]
+    assert order("?sort=dataset") == ["Gamma", "beta", "Alpha"]
+    assert order("?sort=system&state=done") == []
+    assert signed_in.get("/submissions/?sort=score").status_code == 400
 
 
 def test_the_list_is_filtered_by_state_and_dataset(demo: Dataset, secret: Dataset, api: Api, signed_in: Client) -> None:
