@@ -77,14 +77,14 @@ def index(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> 
         links = []
         for entry in lists:
             page = admin.site._registry[entry["model"]]
-            entry["waiting"] = [row for row in pending if row["model"] is entry["model"]]
+            waiting = [row for row in pending if row["model"] is entry["model"]]
+            entry |= {"waiting": waiting, "total": entry["model"]._default_manager.count()}
             if isinstance(page, CurationAdmin):
                 links += page.task_links(request)
                 sentences, numbers = page.operations()
                 problems += [(sentence, entry["admin_url"]) for sentence in sentences]
                 figures += [(*number, entry["admin_url"]) for number in numbers]
-        for name, is_form in (("task_pages", False), ("add_pages", True)):
-            group[name] = [link for link in links if link[1].endswith("/add/") == is_form]
+        group["task_pages"] = [link for link in links if not link[1].endswith("/add/")]
     context = {"problems": problems, "figures": figures, "waiting": pending, "app_list": groups}
     return _django_index(request, {**(extra_context or {}), **context})
 
@@ -97,20 +97,13 @@ def task_groups(request: HttpRequest, app_label: str | None = None) -> list[dict
     lists = _get_django_app_list(request, app_label)
     if app_label is not None:
         return lists
-    last_task = list(TASKS)[-1]
-    positions = {name: (task, number) for task, names in TASKS.items() for number, name in enumerate(names)}
+    tasks = {name: task for task, names in TASKS.items() for name in names}
+    positions = {name: number for number, name in enumerate(tasks)}
+    entries = [entry for group in lists for entry in group["models"]]
     groups: dict[str, list[Any]] = {task: [] for task in TASKS}
-    for entry in (entry for group in lists for entry in group["models"]):
-        groups[positions.get(entry["model"]._meta.model_name, (last_task, 99))[0]].append(entry)
-    return [
-        {
-            "name": task,
-            "app_label": slugify(task),
-            "models": sorted(models, key=lambda row: positions.get(row["model"]._meta.model_name, (last_task, 99))[1]),
-        }
-        for task, models in groups.items()
-        if models
-    ]
+    for entry in sorted(entries, key=lambda entry: positions.get(entry["model"]._meta.model_name, len(positions))):
+        groups[tasks.get(entry["model"]._meta.model_name, list(TASKS)[-1])].append(entry)
+    return [{"name": task, "app_label": slugify(task), "models": models} for task, models in groups.items() if models]
 
 
 @never_cache
