@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
-from django.db.models import Case, ForeignKey, QuerySet, When
+from django.db.models import Case, Count, ForeignKey, Q, QuerySet, When
+from django.db.models.functions import Lower
 from django.forms import ModelChoiceField
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404
@@ -43,7 +44,7 @@ from leaderboard.core.permissions import READS_JUDGEMENTS, conflicting_visibilit
 from leaderboard.datasets.files import seals_queries
 from leaderboard.datasets.qrels import recorded_qrels_path
 from leaderboard.judgements.disclosure import may_see_counts
-from leaderboard.models import Dataset, DatasetVersion, Protection, Qrels, Round
+from leaderboard.models import Dataset, DatasetVersion, Entry, Protection, Qrels, Round
 from leaderboard.results.board_rows.revisions import Kind, boards_changed, lock_boards
 from leaderboard.results.measures import RefusedMeasures, describe_shown, set_measures
 from leaderboard.results.publishing.protection import CannotProtect, CannotReveal, request_change, reveal_private
@@ -166,12 +167,12 @@ class DatasetAdmin(TableImportExportAdmin):
         "measures": "<int:pk>/measures/",
     }  # fmt: skip
     task_pages = (("Import dataset", "admin:leaderboard_dataset_import", ("leaderboard.add_dataset",)),)
-    list_display = ("name", "page", "state", "judgements", "primary_measure", "version")
+    list_display = ("name", "page", "state", "judgements", "results", "primary_measure", "version", "updated_at")
     list_filter = ("state", "hidden", "runs_only")
     list_select_related = ("current_version",)
     search_fields = ("name", "slug", "task", "domain")
     # Datasets with hosted content come first, because curators work on them. Most others only have reported results.
-    ordering = (Case(When(state=Dataset.State.REPORTED, then=1), default=0), "name")
+    ordering = (Case(When(state=Dataset.State.REPORTED, then=1), default=0), Lower("name"))
     actions = ("make_baseline", "tag_queries", "change_protection", "reveal")
     may_add = may_delete = False  # Datasets are imported, and results depend on them.
     readonly_fields = (
@@ -197,6 +198,15 @@ class DatasetAdmin(TableImportExportAdmin):
         ),
     )  # fmt: skip
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Dataset]:
+        """Return the datasets, each with the number of its public results."""
+        public_results = Count("entries", filter=Q(entries__visibility=Entry.Visibility.PUBLIC))
+        return super().get_queryset(request).annotate(result_count=public_results)
+
+    @admin.display(ordering="result_count")
+    def results(self, dataset: Any) -> int:
+        return int(dataset.result_count)
+
     def tools(self, request: HttpRequest, obj: Dataset) -> list[tuple[str, str]]:
         """Return links to the curation pages that the user may open."""
         update = f"{reverse('admin:leaderboard_dataset_import')}?dataset={obj.slug}"
@@ -206,9 +216,8 @@ class DatasetAdmin(TableImportExportAdmin):
 
     @admin.display(description="judgments", ordering="hidden")
     def judgements(self, dataset: Dataset) -> str:
-        if dataset.current_qrels_id is None:
-            return "—"
-        return "hidden" if dataset.hidden else "open"
+        visibility = "hidden" if dataset.hidden else "open"
+        return visibility if dataset.current_qrels_id is not None else "—"
 
     @admin.display(description="public share")
     def share(self, dataset: Dataset) -> str:
@@ -227,7 +236,7 @@ class DatasetAdmin(TableImportExportAdmin):
 
     @admin.display(description="board")
     def page(self, dataset: Dataset) -> str:
-        return format_html('<a href="/datasets/{}/">Open</a>', dataset.slug)
+        return format_html('<a href="/datasets/{}/">View board</a>', dataset.slug)
 
     @admin.action(description="Rebuild BM25 baseline", permissions=["change"])
     def make_baseline(self, request: HttpRequest, datasets: QuerySet[Dataset]) -> None:
@@ -294,9 +303,8 @@ class DatasetAdmin(TableImportExportAdmin):
         """Show the form for the board's measures; set them on POST, or list all problems with them."""
         require(request, "leaderboard.change_dataset")
         dataset = get_object_or_404(Dataset, pk=pk)
-        other_measures = [name for name in dataset.measures if name != dataset.primary_measure]
-        initial = {"primary": dataset.primary_measure, "others": " ".join(other_measures)}
-        form = MeasuresForm(request.POST or None, initial=initial)
+        others = " ".join(name for name in dataset.measures if name != dataset.primary_measure)
+        form = MeasuresForm(request.POST or None, initial={"primary": dataset.primary_measure, "others": others})
 
         def act(values: Mapping[str, Any]) -> str:
             names = values["others"].replace(",", " ").split()

@@ -310,7 +310,32 @@ def test_index_links_to_tasks_and_offers_no_add_form_for_records(curator: Client
     assert "addlink" not in page
     records = re.findall(r'<p class="note records">(.*?)</p>', page)
     assert "Qrels</a>" in records[0]
-    assert not [words for _address, words in tasks if words in ("Add source", "Add publication", "Add email address")]
+    assert not re.search("/(source|emailaddress)/add/", page)
+
+
+def test_the_list_of_datasets_is_sorted_without_regard_to_case(admin_client: Client) -> None:
+    dataset = scored_dataset()
+    score(dataset, "First", ndcg=0.5)
+    score(dataset, "Second", ndcg=0.4)
+    for name in ("beta", "Alpha", "Zeta"):
+        Dataset.objects.create(slug=name.lower(), name=name, state=Dataset.State.REPORTED)
+    page = one_line(admin_client.get("/admin/leaderboard/dataset/").content.decode())
+    names = re.findall(r'<th data-label="Name" class="field-name"><a href="[^"]+">([^<]+)</a>', page)
+    assert names == [dataset.name, "Alpha", "beta", "Zeta"]
+    assert "aria-sort" not in page, "those with content come first"
+    assert 'class="field-results">2</td>' in page
+    assert f'<a href="/datasets/{dataset.slug}/">View board</a>' in page
+    assert ">reset<" not in page
+    page = one_line(admin_client.get("/admin/leaderboard/dataset/?o=1").content.decode())
+    assert page.count('aria-sort="ascending"') == 1
+    assert ">reset<" in page
+
+
+def test_the_list_of_entries_explains_its_search_and_its_dates(admin_client: Client) -> None:
+    score(scored_dataset(), "First", ndcg=0.5)
+    page = one_line(admin_client.get(ENTRIES).content.decode())
+    assert 'placeholder="System, dataset, publication, submission reference"' in page
+    assert re.search(r'<nav class="toplinks" aria-label="Date">\s*<span>Date:</span>', page)
 
 
 def test_the_header_of_curation_leads_back_to_the_site(curator: Client) -> None:
