@@ -45,6 +45,13 @@ def signed_in(signed_in: Client, alice: User) -> Client:
     return signed_in
 
 
+def test_the_account_marks_its_page_and_the_others_lead_back(signed_in: Client) -> None:
+    page = signed_in.get("/account/").content.decode()
+    assert re.findall(r'href="([^"]+)" aria-current="page">Overview<', page) == ["/account/"]
+    for address in re.findall(r'<li><a href="([^"]+)">', page.partition('class="tabs"')[2].partition("</ul>")[0]):
+        assert '<p class="crumbs"><a href="/account/">Account</a></p>' in signed_in.get(address).content.decode()
+
+
 def test_a_token_is_shown_once_and_works(signed_in: Client, client: Client) -> None:
     token = make_on_page(signed_in)
     assert client.get("/api/v1/submissions/", headers=bearer(token)).status_code == 200

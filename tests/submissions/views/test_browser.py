@@ -222,3 +222,12 @@ def test_a_visitor_checks_a_file(
     page.get_by_role("link", name="Sign in to submit").click()
     page.wait_for_url(re.compile("/account/login/"))
     context.close()
+
+
+def test_boxes_are_in_line_with_their_labels_on_phones(page: Page, demo: Dataset, live_server: Any) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{live_server.url}/account/login/")
+    box, label = page.locator("[type=checkbox]").bounding_box(), page.locator("label[for=id_remember]").bounding_box()
+    assert box
+    assert label
+    assert abs(box["y"] + box["height"] / 2 - label["y"] - label["height"] / 2) < 2
