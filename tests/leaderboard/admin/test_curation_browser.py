@@ -101,3 +101,14 @@ def test_a_curator_quarantines_and_edits_by_hand(page: Page, curation: dict[str,
     page.get_by_role("button", name="Save", exact=True).click()
     expect(page.get_by_text("was changed successfully")).to_be_visible()
     assert Dataset.objects.get(slug="nuts").licence == "CC BY 4.0"
+
+
+def test_lists_on_phones_show_what_sorts_and_the_actions_of_chosen_rows(page: Page, curation: dict[str, str]) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(curation["entries"])
+    expect(page.locator("#result_list thead").get_by_role("link", name="Dataset")).to_be_visible()
+    expect(page.locator("#result_list thead").get_by_text("Primary measure")).to_be_hidden()
+    button = page.get_by_role("button", name="Continue")
+    expect(button).to_be_hidden()
+    page.get_by_role("row", name="Barn owl").get_by_role("checkbox").check()
+    expect(button).to_be_in_viewport()
