@@ -3,9 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import reduce
 from itertools import chain
-from operator import and_
 from typing import Any, NamedTuple
 
 from django.db.models import Case, Count, Exists, F, OuterRef, Q, QuerySet, Subquery, Value, When, Window
@@ -13,7 +11,6 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from evaluation.measures.registry import FAMILIES
-from leaderboard.boards.columns.about import ARCHITECTURES
 from leaderboard.boards.system.history import authors_in
 from leaderboard.core import anonymity, documents
 from leaderboard.core.http.choices import similar
@@ -28,6 +25,7 @@ from leaderboard.models import (
     System,
     Team,
     TopicSource,
+    architecture_choices,
     short_citation,
 )
 
@@ -132,14 +130,20 @@ def similar_words(query: str) -> list[str]:
     return similar(query, chain(words, names), cutoff=0.72)
 
 
-#: Functions that return the names of existing pages, by the first part of their addresses.
-_PAGES: Mapping[str, Callable[[], Iterable[str]]] = {
-    "datasets": lambda: Dataset.objects.listed().values_list("slug", flat=True),
-    "benchmarks": lambda: Benchmark.objects.values_list("slug", flat=True),
-    "systems": lambda: _public_systems().values_list("slug", flat=True),
-    "rounds": lambda: Round.objects.listed().values_list("slug", flat=True),
-    "docs": documents.names,
+#: Functions that return the slugs and names of existing pages, by the first part of their addresses.
+_PAGES: Mapping[str, Callable[[], Iterable[tuple[str, str]]]] = {
+    "datasets": lambda: Dataset.objects.listed().values_list("slug", "name"),
+    "benchmarks": lambda: Benchmark.objects.values_list("slug", "name"),
+    "systems": lambda: _public_systems().values_list("slug", "name"),
+    "rounds": lambda: Round.objects.listed().values_list("slug", "name"),
+    "docs": lambda: ((name, documents.document(name).title) for name in documents.names()),
 }
+
+
+def page_name(path: str) -> str:
+    """Return the name of the dataset, benchmark, system, round, or document that a path is about; empty for others."""
+    _, kind, slug, *_ = [*path.split("/"), "", ""]
+    return dict(_PAGES[kind]()).get(slug, "") if kind in _PAGES else ""
 
 
 def similar_pages(path: str) -> tuple[dict[str, str], list[tuple[str, str]]]:
@@ -147,10 +151,15 @@ def similar_pages(path: str) -> tuple[dict[str, str], list[tuple[str, str]]]:
 
     The missing page is its `kind` and `name`. It is empty if the page exists, the kind is unknown, or more follows.
     """
-    kind, name, *further = [*path[:200].split("/")[1:], "", ""]
-    near = [(slug, f"/{page}/{slug}/") for page in similar(kind, _PAGES, 1) for slug in similar(name, _PAGES[page]())]
-    is_missing = kind in _PAGES and name and not any(further) and (name, f"/{kind}/{name}/") not in near
-    return {"kind": kind, "name": name} if is_missing else {}, near
+    kind, slug, *further = [*path[:200].split("/")[1:], "", ""]
+    near = {
+        f"/{page}/{match}/": names[match]
+        for page in similar(kind, _PAGES, 1)
+        for names in [dict(_PAGES[page]())]
+        for match in similar(slug, names, cutoff=0.75)
+    }
+    is_missing = kind in _PAGES and slug and not any(further) and f"/{kind}/{slug}/" not in near
+    return {"kind": kind, "name": slug} if is_missing else {}, [(name, url) for url, name in near.items()]
 
 
 def _with_facts(systems: QuerySet[System]) -> QuerySet[System]:
@@ -186,16 +195,15 @@ def _describe_system(team: str, authors: str, year: int | None, architecture: st
     dataset, datasets = places
     if datasets > 1:
         dataset = _("%(name)s and %(more)d more") % {"name": dataset, "more": datasets - 1}
-    return origin, ARCHITECTURES.get(architecture, architecture), dataset
+    return origin, dict(architecture_choices()).get(architecture, architecture), dataset
 
 
 def _contains_all(words: Sequence[str], *columns: str) -> Q:
     """Return the condition that each word occurs in at least one of the columns, ignoring case."""
-    conditions = (
-        reduce(lambda left, right: left | right, (Q(**{f"{column}__icontains": word}) for column in columns))
-        for word in words
-    )
-    return reduce(and_, conditions)
+    condition = Q()
+    for word in words:
+        condition &= Q(*((f"{column}__icontains", word) for column in columns), _connector=Q.OR)
+    return condition
 
 
 def _select(results: Sequence[SearchResult], query: str, limit: int) -> list[SearchResult]:

@@ -12,6 +12,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from evaluation.archives.compression import describe_bytes
 from leaderboard.boards.rendering import provenance_badge
+from leaderboard.comparison.search import page_name
 from leaderboard.core.documents import Link, anchor_headings, sidebar
 from leaderboard.core.measures import measure_anchor, reads_responses
 from leaderboard.core.text.dates import format_day, format_moment
@@ -26,6 +27,7 @@ register.filter("provenance_badge", provenance_badge)
 register.filter("binary_size", describe_bytes)
 register.filter("day_text", format_day)
 register.filter("moment_text", format_moment)
+register.simple_tag(page_name)
 
 
 @register.filter

@@ -78,11 +78,11 @@ def problem(code: str, message: str, hint: str = "") -> Problem:
     return Problem("error", code, 1, message, hint)
 
 
-def unknown_choice(error: UnknownChoice) -> ApiError:
-    """Return the API error for an unknown query parameter, or an unknown value of one."""
-    code = UNKNOWN_PARAMETER if isinstance(error, UnknownParameter) else UNKNOWN_CHOICE
-    message = " ".join(filter(None, (f"{error.subject}.", error.suggestion)))
-    return ApiError(code, str(error), problems=[problem(code, message, error.valid)])
+def unknown_choice(*errors: UnknownChoice) -> ApiError:
+    """Return the API error for unknown query parameters, or for an unknown value of one."""
+    code = UNKNOWN_PARAMETER if isinstance(errors[0], UnknownParameter) else UNKNOWN_CHOICE
+    detail = " ".join([*(error.problem for error in errors), errors[0].valid])
+    return ApiError(code, detail.rstrip(), problems=[problem(code, error.problem, error.valid) for error in errors])
 
 
 def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:

@@ -8,14 +8,8 @@ MAX_SUGGESTED = 3
 #: Names used by other sites, mapped to this site's names.
 _SYNONYMS = {
     "metric": "measure", "query": "q", "search": "q", "filter": "q", "limit": "rows", "per_page": "rows",
-    "license": "licence", "model": "system", "name": "system", "latency": "mean-latency", "size": "model-parameters",
-}  # fmt: skip
-#: Words of the forms for parameters whose names differ from them.
-FORM_LABELS = {
-    "q": "search", "view": "cells show", "slice": "queries", "pin": "pinned systems",
-    "cpu-only": "measured without a GPU", "corpus": "index size for my corpus", "licence": "license",
-    "min-*": "minimum of a column", "max-*": "maximum of a column",
-    **{f"weight-{name}": f"weight of {name}" for name in ("effectiveness", "latency", "memory", "cost")},
+    "group": "columns", "license": "licence", "model": "system", "name": "system", "latency": "mean-latency",
+    "size": "model-parameters",
 }  # fmt: skip
 
 
@@ -42,17 +36,13 @@ class UnknownChoice(Exception):
         self.parameter, self.value, self.choices, self.expected = parameter, value, list(choices), expected
         synonym = _SYNONYMS.get(value.casefold(), "")
         self.near = [synonym] if synonym in self.choices else similar(value, self.choices)
-        super().__init__(" ".join(filter(None, (f"{self.subject}.", self.suggestion, self.valid))))
+        super().__init__(f"{self.problem} {self.valid}".rstrip())
 
     @property
-    def subject(self) -> str:
-        """Heading that names the unknown value."""
-        return f"Unknown {self.parameter} “{self.value[:60]}”"
-
-    @property
-    def suggestion(self) -> str:
-        """Question that suggests similar choices; empty if there are none."""
-        return f"Did you mean {' or '.join(f'“{choice}”' for choice in self.near)}?" if self.near else ""
+    def problem(self) -> str:
+        """Sentence that names the unknown value, and a question that suggests similar choices if there are any."""
+        names = " or ".join(f"“{choice}”" for choice in self.near)
+        return f"Unknown {self.parameter} “{self.value[:60]}”.{f' Did you mean {names}?' if names else ''}"
 
     @property
     def valid(self) -> str:

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonRespons
 from django.shortcuts import render
 
 from leaderboard.core.http.api_errors import unknown_choice
-from leaderboard.core.http.choices import FORM_LABELS, UnknownChoice, UnknownParameter
+from leaderboard.core.http.choices import UnknownChoice, UnknownParameter
 from leaderboard.core.http.middleware import Middleware
 
 #: Parameters that mail programs and social networks append to links.
@@ -22,9 +22,6 @@ TRACKING_PARAMETERS = {
 }  # fmt: skip
 #: The packages with views that declare their parameters.
 _CHECKED_PACKAGES = ("leaderboard.", "submissions.")
-
-#: Maximum length of `name=value` in the label of the link that removes it. Longer ones are named without the value.
-_MAX_LABEL_LENGTH = 40
 
 V = TypeVar("V")
 Names = Callable[..., Iterable[str]]
@@ -46,10 +43,9 @@ def reads(*names: str | Names) -> Callable[[V], V]:
 
 def declared_parameters(view: Callable[..., Any], options: Mapping[str, Any]) -> list[str]:
     """Return the names and patterns that a view reads, given the keyword arguments of its URL."""
-    declared = getattr(view, "query_parameters", None)
-    if declared is None:  # An API view: its class has created the function.
-        declared = getattr(getattr(view, "cls", None), "query_parameters", ())
-    return [name for item in declared or () for name in ((item,) if isinstance(item, str) else item(**options))]
+    # The function of an API view is created by its class.
+    declared = getattr(view, "query_parameters", getattr(getattr(view, "cls", None), "query_parameters", ()))
+    return [name for item in declared for name in ((item,) if isinstance(item, str) else item(**options))]
 
 
 class QueryParametersMiddleware(Middleware):
@@ -67,54 +63,56 @@ class QueryParametersMiddleware(Middleware):
         if not request.GET or request.method not in ("GET", "HEAD") or not is_own:
             return None
         declared_names = declared_parameters(view, options)
-        for name in request.GET:
-            if name not in TRACKING_PARAMETERS and not any(fnmatchcase(name, pattern) for pattern in declared_names):
-                return _refusal(request, UnknownParameter(name, declared_names))
-        return None
+        patterns = [*TRACKING_PARAMETERS, *declared_names]
+        unknown_names = [name for name in request.GET if not any(fnmatchcase(name, pattern) for pattern in patterns)]
+        errors = [UnknownParameter(name, declared_names) for name in unknown_names]
+        return _refusal(request, *errors) if errors else None
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         """Reject values that the view does not know."""
         return _refusal(request, error) if isinstance(error, UnknownChoice) else None
 
 
-def _refusal(request: HttpRequest, error: UnknownChoice) -> HttpResponse:
-    """Return 400 with the valid choices, in the format of the URL."""
-    response: HttpResponse
-    if request.path.startswith("/api/") or request.path.endswith(".json"):
-        response = JsonResponse(unknown_choice(error).body, status=400)
-    elif not request.path.endswith("/"):
-        response = HttpResponse(f"{error}\n", content_type="text/plain; charset=utf-8", status=400)
-    else:
-        labels = FORM_LABELS if isinstance(error, UnknownParameter) else {}
-        links = [(name, labels.get(name, name), _corrected_url(request, error, name)) for name in error.choices]
-        unknown_name = error.value if isinstance(error, UnknownParameter) else error.parameter
-        rest = request.GET.copy()
-        label = "=".join((unknown_name, *rest.pop(unknown_name, [])))  # longer if the parameter is repeated
+def _refusal(request: HttpRequest, *errors: UnknownChoice) -> HttpResponse:
+    """Return 400 with all errors and the valid choices, in the format of the URL."""
+    if request.path.endswith("/") and not request.path.startswith("/api/"):
+        rest, of_parameters = request.GET.copy(), isinstance(errors[0], UnknownParameter)
+        names = [error.value if of_parameters else error.parameter for error in errors]
+        if not [name for name in names if rest.pop(name, None)]:
+            rest.clear()  # A parameter of another name has caused the error.
+        other_choices = [choice for choice in errors[0].choices if choice not in errors[0].near]
         context = {
-            "error": error,
-            "near": [link[1:] for link in links if link[0] in error.near],
-            "links": [link[1:] for link in links if link[0] not in error.near],
-            "unknown": label if len(label) <= _MAX_LABEL_LENGTH and label.count("=") == 1 else unknown_name,
+            "errors": [(error, _links(request, error, error.near, rest)) for error in errors],
+            "of_parameters": of_parameters,
+            "links": _links(request, errors[0], other_choices, rest),
             "rest": _address(request, rest),
+            "keeps_choices": bool(rest),
         }
         response = render(request, "leaderboard/unknown_choice.html", context, status=400)
+    elif request.path.startswith("/api/") or request.path.endswith(".json"):
+        response = JsonResponse(unknown_choice(*errors).body, status=400)
+    else:
+        text = unknown_choice(*errors).detail
+        response = HttpResponse(f"{text}\n", content_type="text/plain; charset=utf-8", status=400)
     response.headers["Cache-Control"] = "private, no-cache"
     return response
 
 
-def _corrected_url(request: HttpRequest, error: UnknownChoice, choice: str) -> str:
-    """Return the URL with a choice in place of the unknown one; empty if it cannot be built."""
-    query = request.GET.copy()
-    if isinstance(error, UnknownParameter):
-        if "*" in choice:
-            return ""
-        query.setlist(choice, [*query.getlist(choice), *query.pop(error.value)])
-    elif error.parameter not in query:
-        return ""
-    else:
-        values = query.getlist(error.parameter)
-        query.setlist(error.parameter, [choice if value == error.value else value for value in values])
-    return _address(request, query)
+def _links(
+    request: HttpRequest, error: UnknownChoice, choices: Iterable[str], rest: QueryDict
+) -> list[tuple[str, str]]:
+    """Return choices, each with the URL that has it in place of the unknown one, which may be empty."""
+    links = []
+    for choice in choices:
+        if isinstance(error, UnknownParameter):
+            name, values = choice, [*rest.getlist(choice), *request.GET.getlist(error.value)]
+        else:
+            name, entered = error.parameter, request.GET.getlist(error.parameter)
+            values = [choice if value == error.value else value for value in entered]
+        query = rest.copy()
+        query.setlist(name, values)
+        links.append((choice, _address(request, query) if values and "*" not in name else ""))
+    return links
 
 
 def _address(request: HttpRequest, query: QueryDict) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import unescape
 
 import pytest
@@ -11,10 +12,12 @@ from drf_spectacular.generators import SchemaGenerator
 from leaderboard.api.boards import VIEW_PARAMETERS
 from leaderboard.boards.state import PARAMETERS
 from leaderboard.core.http.query_parameters import TRACKING_PARAMETERS, declared_parameters
+from leaderboard.models import Dataset
 from leaderboard.urls import api_calls
 from submissions.urls import api_calls as api_calls_that_write
 from tests.factories import make_user
 from tests.leaderboard.entries import score, scored_dataset
+from tests.pages import one_line
 
 pytestmark = pytest.mark.django_db
 
@@ -27,6 +30,11 @@ def slug() -> str:
     return dataset.slug
 
 
+def read(client: Client, address: str, parameters: dict[str, str] | None = None) -> str:
+    """The page without line breaks."""
+    return one_line(client.get(address, parameters).content.decode())
+
+
 @pytest.mark.parametrize(
     ("address", "near", "valid"),
     [
@@ -37,7 +45,7 @@ def slug() -> str:
         ("/datasets/{}/?pages=2", "page", "pin"),
         ("/benchmarks/?domains=Law", "domain", "judgements"),
         ("/compare/?systems=bm25", "system", "benchmark"),
-        ("/search/?query=bm25", "search", "kind"),
+        ("/search/?query=bm25", "q", "kind"),
         ("/figures/pareto/?devise=gpu", "device", "hardware"),
         ("/datasets/{}/queries/?searh=x", "", "sort"),
         ("/news/?pge=2", "page", "page"),
@@ -51,7 +59,7 @@ def test_a_page_names_an_unknown_parameter_and_the_ones_that_it_reads(
     answer = client.get(address.format(slug))
     page = unescape(answer.content.decode())
     assert answer.status_code == 400
-    assert f"Unknown parameter “{address.partition('?')[2].partition('=')[0]}”</h1>" in page
+    assert f"has no option “{address.partition('?')[2].partition('=')[0]}”." in page
     assert ("Did you mean" in page) == bool(near)
     assert f">{near}</a>" in page or not near
     assert valid in page
@@ -62,18 +70,49 @@ def test_a_page_names_an_unknown_parameter_and_the_ones_that_it_reads(
 def test_the_suggestion_is_a_link_that_keeps_the_rest_of_the_address(client: Client, slug: str) -> None:
     page = client.get(f"/datasets/{slug}/?mesure=AP&zero-shot=1").content.decode()
     assert f'href="/datasets/{slug}/?zero-shot=1&amp;measure=AP">measure</a>' in page
-    assert page.count(">measure</a>") == 1, "the list below omits the suggestion"
-    assert "without “mesure=AP”" in page
-    long = client.get(f"/datasets/{slug}/?mesure={'x' * 40}").content.decode()
-    assert "without “mesure”" in long
-    assert f'href="/datasets/{slug}/?zero-shot=1"' in page
+    assert "<code>measure</code>" not in page, "the list below omits the suggestion"
+    assert "Your other choices are kept." in page
+    assert "choices are kept" not in client.get(f"/datasets/{slug}/?mesure=AP").content.decode()
+
+
+def test_the_page_names_the_board_all_unknown_options_and_what_the_valid_ones_do(client: Client, slug: str) -> None:
+    page = read(client, f"/datasets/{slug}/?group=effectiveness&mesure=AP&zero-shot=1")
+    assert "The board of Nuts has no option “group”." in page
+    assert f'<a href="/datasets/{slug}/?zero-shot=1&amp;columns=effectiveness">columns</a>' in page
+    assert "The board of Nuts has no option “mesure”." in page
+    assert f'<a class="button is-primary" href="/datasets/{slug}/?zero-shot=1">Open Nuts</a>' in page
+    assert "<dt><code>gap</code></dt><dd>Gap between the open and the hidden half</dd>" in page
+    assert "<dt><code>min-…</code></dt><dd>Minimum of a column</dd>" in page
+    assert "This page has no option “x”." in read(client, "/news/?x=1")
+    scored_dataset(name="Secret nuts", slug="secret", state=Dataset.State.PREPARING)
+    assert "Secret nuts" not in read(client, "/datasets/secret/?group=1")
+
+
+def test_each_option_of_a_page_has_a_description(client: Client, slug: str) -> None:
+    client.force_login(make_user())
+    addresses = [
+        *("/benchmarks/", f"/datasets/{slug}/", f"/datasets/{slug}/queries/", f"/datasets/{slug}/queries/q1/"),
+        *("/compare/", "/search/", "/figures/pareto/", "/figures/deltas/", "/news/", "/submit/", "/submit/model/"),
+        *("/submissions/", "/inbox/"),
+    ]
+    for address in addresses:
+        page = read(client, address, {"zzzzzz": "1"})
+        options = re.findall(r"<dt><code>([^<]*)</code></dt><dd>(.*?)</dd>", page)
+        assert options, address
+        assert [name for name, description in options if not description] == [], address
+
+
+def test_a_page_whose_parameter_is_not_in_the_address_opens_without_any(client: Client, slug: str) -> None:
+    page = read(client, f"/datasets/{slug}/queries/q1/?{'&'.join(f'system=s{n}' for n in range(40))}")
+    assert "Unknown value in the address" in page
+    assert f'href="/datasets/{slug}/queries/q1/">Open Nuts</a>' in page
 
 
 def test_an_unknown_view_is_answered_with_links_to_the_views(client: Client, slug: str) -> None:
     page = client.get(f"/datasets/{slug}/?view=all&sort=nDCG@10").content.decode()
-    assert "Unknown view “all”</h1>" in page
+    assert "The board of Nuts has no view “all”." in one_line(page)
     for view in ("score", "delta", "relative", "rank"):
-        assert f'href="/datasets/{slug}/?view={view}&amp;sort=nDCG@10">{view}</a>' in page
+        assert f'href="/datasets/{slug}/?sort=nDCG@10&amp;view={view}">{view}</a>' in page
     near = client.get(f"/datasets/{slug}/?view=Relativ").content.decode()
     assert near.index("Did you mean") < near.index(">relative</a>")
 
@@ -111,7 +150,8 @@ def test_a_text_is_answered_in_text(client: Client, slug: str) -> None:
     answer = client.get(f"/datasets/{slug}/board.csv?utm=x&mesure=AP")
     assert answer.status_code == 400
     assert answer["Content-Type"].startswith("text/plain")
-    assert answer.content.decode().startswith("Unknown parameter “utm”. Choose one of: measure, ")
+    start = "Unknown parameter “utm”. Unknown parameter “mesure”. Did you mean “measure”? Choose one of: measure, "
+    assert answer.content.decode().startswith(start)
 
 
 @pytest.mark.parametrize("name", sorted(TRACKING_PARAMETERS))

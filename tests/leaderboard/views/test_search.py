@@ -117,15 +117,17 @@ def test_a_mistyped_name_or_address_leads_to_similar_ones(client: Client, conten
     for path in ("/datasets/quokka-qestions/", "/dataset/quokka-questions/board"):
         answer = client.get(path)
         assert answer.status_code == 404
-        assert '<a href="/datasets/quokka-questions/">quokka-questions</a>' in answer.content.decode(), path
+        assert '<a href="/datasets/quokka-questions/">Quokka questions</a>' in answer.content.decode(), path
     page = client.get("/docs/read-board/").content.decode()
     assert "The documentation has no page “read-board”." in page
-    assert '<a href="/docs/read-a-board/">read-a-board</a>' in page
+    assert '<a href="/docs/read-a-board/">Read a board</a>' in page
     assert "There is no dataset “quokka-qestions”." in client.get("/datasets/quokka-qestions/").content.decode()
     assert "There is no system “bm26”." in client.get("/systems/bm26/").content.decode()
     assert "There is no dataset" not in client.get("/datasets/quokka-questions/elsewhere/").content.decode()
     for path in ("/datasets/quokka-in-preparatio/", "/systems/private-quoka/"):
         assert not re.search("in-preparation/|private-quokka/", client.get(path).content.decode()), path
+    scored_dataset(name="NQ-Open", slug="nq-open")
+    assert "Did you mean" not in client.get("/datasets/nope/").content.decode()
     assert "Did you mean" not in client.get("/elsewhere/quokka-questions/").content.decode()
 
 
