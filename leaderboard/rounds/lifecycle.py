@@ -67,11 +67,7 @@ def current_round(dataset: Dataset | int, now: datetime) -> Round | None:
 def governing_round(rounds: Sequence[Round], now: datetime) -> Round | None:
     """Return the governing round among a dataset's rounds, which are ordered by opening; see `current_round`."""
     phases = [(row, phase(row, now)) for row in rounds]
-    for target_phase, candidates in (
-        (Phase.OPEN, phases),
-        (Phase.CLOSED, phases[::-1]),
-        (Phase.BEFORE, phases),
-    ):
+    for target_phase, candidates in ((Phase.OPEN, phases), (Phase.CLOSED, phases[::-1]), (Phase.BEFORE, phases)):
         match = next((row for row, row_phase in candidates if row_phase == target_phase), None)
         if match is not None:
             return match
@@ -160,12 +156,8 @@ def _locked_changes(row: Round) -> dict[str, str]:
         return {}
     if stored_round.revealed_at is not None:
         return {"slug": "The round was revealed and can no longer change. Create another one."}
-    has_other_subject = (stored_round.dataset_id, stored_round.benchmark_id) != (
-        row.dataset_id,
-        row.benchmark_id,
-    )
     if stored_round.runs.exists():
-        if has_other_subject:
+        if (stored_round.dataset_id, stored_round.benchmark_id) != (row.dataset_id, row.benchmark_id):
             return {"dataset": "This round already has runs. Keep its dataset or benchmark, or create another round."}
         if row.opens_at > stored_round.opens_at:
             return {
@@ -325,14 +317,8 @@ def describe_round(row: Round, now: datetime) -> RoundListing:
     else:
         text = f"{verb} {relative_time(moment, now)}"
     subject = row.dataset or row.benchmark
-    return RoundListing(
-        row,
-        current_phase,
-        text,
-        moment,
-        str(subject),
-        subject.get_absolute_url() if subject is not None else "",
-    )
+    address = subject.get_absolute_url() if subject is not None else ""
+    return RoundListing(row, current_phase, text, moment, str(subject), address)
 
 
 def closed_reason(row: Round | None, now: datetime) -> str:
@@ -340,12 +326,10 @@ def closed_reason(row: Round | None, now: datetime) -> str:
 
     Pages, API responses, and errors use this text.
     """
-    current_phase = phase(row, now) if row is not None else None
-    if (
-        row is None
-        or current_phase in (Phase.OPEN, Phase.REVEALED)
-        or (current_phase == Phase.CLOSED and row.takes_late)
-    ):
+    if row is None:
+        return ""
+    current_phase = phase(row, now)
+    if current_phase in (Phase.OPEN, Phase.REVEALED) or (current_phase == Phase.CLOSED and row.takes_late):
         return ""
     if current_phase == Phase.BEFORE:
         return (
