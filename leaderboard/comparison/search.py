@@ -37,14 +37,10 @@ KINDS = ("benchmark", "rolling_benchmark", "dataset", "system", "team", "author"
 ROLLING_BENCHMARKS = TopicSource.objects.exclude(dataset__current_version=None)
 
 
-#: Function that turns the selected columns of a row into the texts next to its name.
-Describe = Callable[..., Sequence[str]]
-
-
 class SearchResult(NamedTuple):
     """A search result. `about` is a short description, `of` the total number of results of its kind.
 
-    `standing` is a line of `leaders.standing_lines`, shown only on the page.
+    `detail`, which only the page shows, is a line of `leaders.standing_lines` or an excerpt of the documentation.
     """
 
     kind: str
@@ -52,7 +48,7 @@ class SearchResult(NamedTuple):
     url: str
     about: str
     of: int
-    standing: str = ""
+    detail: str = ""
 
 
 def read_query(text: str) -> str:
@@ -80,7 +76,7 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
         rows: QuerySet[Any],
         fields: Sequence[str],
         *description_columns: str,
-        describe: Describe | None = None,
+        describe: Callable[..., Sequence[str]] | None = None,
     ) -> list[SearchResult]:
         """Return the rows that contain all words in `fields`, names that begin with the query first.
 
@@ -233,9 +229,10 @@ def _find_documentation(words: Sequence[str]) -> list[SearchResult]:
     for page in chain.from_iterable(links for _group, links in documents.sidebar()):
         sections = ((heading.text, f"{page.url}#{heading.anchor}", page.title) for heading in page.headings)
         for name, url, about in ((page.title, page.url, ""), *sections):
+            excerpt = page.texts.get(url.partition("#")[2], "")
             text = name.casefold()
             if any(word in text for word in words) and all(word in f"{text} {about.casefold()}" for word in words):
-                results.append(SearchResult("documentation", name, url, about, 0))
+                results.append(SearchResult("documentation", name, url, about, 0, excerpt))
     return results
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from html import unescape
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from django.conf import settings
@@ -38,6 +39,8 @@ _HEADING = re.compile(
     r'(?s)(?:<h(?P<level>[23])|(?<=<li>)<strong)(?:[^>]*? id="(?P<id>[^"]*)")?[^>]*>'
     r"(?P<text>(?:(?!</li>).)*?)(?:</h\d>|</strong>:)"
 )
+#: Headings and terms with their anchors.
+_ANCHORED = re.compile(r'(?s)<(?:h[23]|strong) id="([^"]*)">.*?</(?:h\d|strong)>:?')
 
 
 class Heading(NamedTuple):
@@ -49,19 +52,21 @@ class Heading(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A documentation page: title, HTML without the title, and headings."""
+    """A documentation page: title, HTML without the title, headings, and texts below them by anchor."""
 
     title: str
     html: SafeString
     headings: Sequence[Heading]
+    texts: Mapping[str, str]
 
 
 class Link(NamedTuple):
-    """A sidebar entry, with the headings of its page."""
+    """A sidebar entry, with the headings of its page and, of a documentation page, the texts below them."""
 
     url: str
     title: str
     headings: Sequence[Heading]
+    texts: Mapping[str, str] = MappingProxyType({})
 
 
 @cache
@@ -74,17 +79,17 @@ def names() -> frozenset[str]:
 @cache
 def sidebar() -> list[tuple[str, list[Link]]]:
     """Return the links of the sidebar by heading."""
-    sections = []
-    for head, lines in SIDEBAR.items():
-        links = [
-            Link(reverse("doc", args=[entry]), document(entry).title, document(entry).headings)
-            if isinstance(entry, str)
-            else Link(reverse(entry[0]), entry[1], _template_headings(entry[0]))
-            for entry in lines
-            if not isinstance(entry, str) or entry in names()
-        ]
-        sections.append((head, links))
-    return sections
+
+    def link(entry: str | tuple[str, str]) -> Link:
+        if isinstance(entry, str):
+            page = document(entry)
+            return Link(reverse("doc", args=[entry]), page.title, page.headings, page.texts)
+        return Link(reverse(entry[0]), entry[1], _template_headings(entry[0]))
+
+    return [
+        (head, [link(entry) for entry in entries if not isinstance(entry, str) or entry in names()])
+        for head, entries in SIDEBAR.items()
+    ]
 
 
 def _template_headings(name: str) -> list[Heading]:
@@ -120,14 +125,13 @@ def document(name: str) -> Document:
     if name not in names():
         raise KeyError(name)
     tokens = _PARSER.parse(Path(_FOLDER, f"{name}.md").read_text())
-    title = name.capitalize()
-    for place, token in enumerate(tokens):
-        if token.type == "heading_open" and token.tag == "h1":
-            title, token.hidden = tokens[place + 1].content, True
-            tokens[place + 1].children, tokens[place + 2].hidden = [], True
-        elif token.type == "inline":
+    title, tokens = tokens[1].content, tokens[3:]  # The first line is the heading.
+    for token in tokens:
+        if token.type == "inline":
             _rewrite_links(token.children or [])
     html, headings = anchor_headings(_PARSER.renderer.render(tokens, _PARSER.options, {}))
+    parts = _ANCHORED.split(html)
+    texts = zip(["", *parts[1::2]], map(strip_tags, parts[::2]), strict=True)
     html = html.replace("<th></th>", "<td></td>").replace("</table>", "</table></div>")
     # The Content-Security-Policy forbids inline styles.
     html = re.sub(r' style="text-align:(\w+)"', lambda match: ' class="n"' * (match[1] == "right"), html)
@@ -137,7 +141,8 @@ def document(name: str) -> Document:
         html = html.replace("<table>", _TABLE.format(number + 1), 1)
     html = _TWO_COLUMNS.sub("is-prose is-stacked", html)
     html = html.replace("<pre>", '<pre class="code-block" tabindex="0">')
-    return Document(title, mark_safe(html), headings)  # noqa: S308
+    sections = {anchor: " ".join(unescape(text).split()) for anchor, text in texts}
+    return Document(title, mark_safe(html), headings, sections)  # noqa: S308
 
 
 def _render_image(match: re.Match[str]) -> str:

@@ -9,6 +9,7 @@ from django import template
 from django.template.loader import render_to_string
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.text import Truncator
 
 from evaluation.archives.compression import describe_bytes
 from leaderboard.boards.rendering import provenance_badge
@@ -41,6 +42,17 @@ def whole(text: str) -> SafeString:
     """Return the text as HTML that is not broken within short parentheses, hyphenated names, and numbers with units."""
     parts = re.split(r"(\([^()]{1,34}\)|(?<!\S)[^\s-]{1,16}-\S{1,18}(?!\S)|(?:p )?\S{1,20} \d\.\d+|[\d.,]+ ms)", text)
     pieces = (f'<span class="nowrap">{escape(part)}</span>' if n % 2 else escape(part) for n, part in enumerate(parts))
+    return mark_safe("".join(pieces))  # noqa: S308
+
+
+@register.filter
+def marked(text: str, query: str) -> SafeString:
+    """Return an excerpt of a text as HTML with all words of a query marked, from the sentence with the first one on."""
+    words = re.compile(f"({'|'.join(map(re.escape, query.split()))})", re.IGNORECASE)
+    match = words.search(text)
+    sentence = text[text.rfind(". ", 0, match.start()) + 1 :] if match else text
+    parts = words.split(Truncator(sentence.strip()).chars(180))
+    pieces = (f"<mark>{escape(part)}</mark>" if n % 2 else escape(part) for n, part in enumerate(parts))
     return mark_safe("".join(pieces))  # noqa: S308
 
 

@@ -140,7 +140,7 @@ def search_page(request: HttpRequest) -> HttpResponse:
     query = read_query(request.GET.get("q", ""))
     results = distinguish(search(query, choice(request.GET, "kind", KINDS)))
     lines = standing_lines() if results and not is_part(request) else {}
-    results = [result._replace(standing=lines.get(result.url, "")) for result in results]
+    results = [result._replace(detail=lines.get(result.url, result.detail)) for result in results]
     words = similar_words(query) if query and not results and not is_part(request) else ()
     context = {
         "section": "search",

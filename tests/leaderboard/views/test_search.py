@@ -14,7 +14,9 @@ from django.utils.text import slugify
 
 from leaderboard.models import Benchmark, Dataset, Round, Source, System, Team
 from leaderboard.rounds.lifecycle import save_round
+from leaderboard.templatetags.runboard import marked
 from tests.leaderboard.entries import make_source, make_system, record_boards, report, score, scored_dataset
+from tests.pages import one_line
 
 pytestmark = pytest.mark.django_db
 
@@ -96,7 +98,7 @@ def test_the_page_shows_the_best_standing_of_a_system_and_the_leader_of_a_board(
     assert "3 systems, best: Heron with nDCG@10 0.500" in text
     assert "11 systems, best: duck 1 of Large pond with nDCG@10 0.600" in text
     text = " ".join(client.get("/search/?q=heron").content.decode().split())
-    assert "1st of 3 on Small pond, nDCG@10 0.500</small>" in text
+    assert "1st of 3 on Small pond, nDCG@10 0.500 </small>" in text
     assert "1st of 3" not in client.get("/search/?q=heron", headers={"HX-Request": "true"}).content.decode()
 
 
@@ -220,6 +222,27 @@ def test_documentation_is_found_by_page_section_and_term(client: Client) -> None
     assert 'href="/measures/#borda"' in suggestions
     every = client.get("/search/?q=run&kind=documentation").content.decode()
     assert every.count("<li>") > 8
+
+
+def test_the_page_links_to_each_kind_with_its_count_and_marks_words_of_the_documentation(
+    client: Client, content: Dataset
+) -> None:
+    for number in range(20):
+        score(content, make_system(f"backup {number}"), ndcg=0.1)
+    page = one_line(client.get("/search/?q=backup").content.decode())
+    assert '<li><a href="#found-system">Systems<b>20</b></a></li>' in page
+    assert re.search(r'<a href="#found-documentation">Documentation<b>\d+</b></a>', page)
+    excerpts = re.findall(r"<small>Operations</small><small>(.*?)</small></a>", page)
+    assert excerpts
+    assert "<mark>" in "".join(excerpts)
+    assert max(len(re.sub("<.*?>|&.*?;", "", excerpt)) for excerpt in excerpts) <= 180
+    part = client.get("/search/?q=backup", headers={"HX-Request": "true"}).content.decode()
+    assert "<mark>" not in part
+    assert "#found-system" not in part
+    assert "#found-" not in client.get("/search/?q=backup&kind=system").content.decode()
+    assert marked("No words. A <B> & b of Bo.", "b") == (
+        "A &lt;<mark>B</mark>&gt; &amp; <mark>b</mark> of <mark>B</mark>o."
+    )
 
 
 def test_rounds_are_found_unless_their_dataset_is_in_preparation(client: Client, content: Dataset) -> None:
