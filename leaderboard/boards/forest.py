@@ -95,7 +95,7 @@ def draw_forest(
                 "ends": [position(end) for end in row.interval or ()],
                 "x": position(row.difference),
                 "top": number * _ROW_HEIGHT,
-                "value": "0" if row.role == "baseline" else signed(row.difference, 3),
+                "value": signed(row.difference, 3),
             }
             for number, row in enumerate(rows)
         ],

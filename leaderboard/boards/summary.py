@@ -167,7 +167,7 @@ class _Leader:
             is_safe,
             baseline is not None,
             best.entry.system_id if best.entry.challenged else None,
-            self._headline(ratio, measure, baseline),
+            self._headline(ratio, measure),
             draw_forest(list(self._forest_rows(relative)), measure, board.baseline, len(rows), least),
             self._origin(reported),
             best.entry.missing_queries or 0,
@@ -233,28 +233,27 @@ class _Leader:
         text = ngettext("%(count)d scored system lacks datasets", "%(count)d scored systems lack datasets", others)
         return f"{origin}; {text % {'count': others}}"
 
-    def _headline(self, relative: float | None, measure: str, tied_baseline: Row | None) -> str:
+    def _headline(self, relative: float | None, measure: str) -> str:
         """Return the sentence on the best system without its name, with which the sentence begins."""
+        facts = {"baseline": self.board.baseline, "measure": measure, "score": format_value(self.score, 3)}
         if self.best.entry.is_baseline:
             lead = _("is the baseline and leads")
             if len(self.rows) == 1:
                 lead = _("is the baseline, and no other system is ranked with it yet")
         elif relative is None:
-            lead = _("has the best %(measure)s, %(score)s") % {"measure": measure, "score": format_value(self.score, 3)}
+            lead = _("has the best %(measure)s, %(score)s") % facts
             if self._untested_reason() and not self.board.pending_columns:
                 lead = _("%(lead)s (differences not tested)") % {"lead": lead}
         else:
-            is_ahead = (relative < 0) == self.lower or relative == 0
-            lead = _("leads %(baseline)s by %(percent)s") if is_ahead else _("is %(percent)s behind %(baseline)s")
+            lead = _("leads %(baseline)s by %(percent)s (%(certainty)s)")
+            if (relative > 0) == self.lower and relative:
+                lead = _("is %(percent)s behind %(baseline)s (%(certainty)s)")
+            elif self._is_tied_with_baseline:
+                lead = _("has the highest %(measure)s, %(percent)s above %(baseline)s (%(certainty)s)")
+                if self.lower:
+                    lead = _("has the lowest %(measure)s, %(percent)s below %(baseline)s (%(certainty)s)")
             percent, *ends = _percents(abs(relative), *self._lead_ends(relative))
-            lead %= {"baseline": self.board.baseline, "percent": f"{percent}%"}
-            certainty = self._lead_certainty(ends)
-            if tied_baseline is not None:
-                lead = _("%(lead)s (%(certainty)s) when tested alone") % {"lead": lead, "certainty": certainty}
-            elif ends and self.statement.is_lost_by_correction:
-                lead = _("%(lead)s (%(certainty)s, uncorrected)") % {"lead": lead, "certainty": certainty}
-            else:
-                lead = f"{lead} ({certainty})"
+            lead %= {**facts, "percent": f"{percent}%", "certainty": self._lead_certainty(ends)}
         if self._has_other_rankings:
             lead = _("%(lead)s among results of %(source)s") % {"lead": lead, "source": ranking_source(self.best)}
         elif self.best.ranked_in != REPORTED and len(self.rows) > 1 and self._better_reported() is not None:
@@ -263,27 +262,38 @@ class _Leader:
         if equal := {entry.slug: entry.system for entry in first if entry.slug != self.best.entry.slug}:
             name, *more = equal.values()
             others = _("%(count)s others") % {"count": apnumber(len(equal))} if more else name
-            ties = _("ties with %(others)s at %(score)s")
-            ties %= {"others": others, "score": format_value(self.score, 3)}
+            ties = _("ties with %(others)s at %(score)s") % {**facts, "others": others}
             lead = ties if self.best.entry.is_baseline or not relative else f"{ties}, {lead}"
         if self.best.entry.challenged:
             lead = _("(challenged) %(lead)s") % {"lead": lead}
+        return f"{lead}{self._separation()}"
+
+    @property
+    def _is_tied_with_baseline(self) -> bool:
+        return not self.best.entry.is_baseline and any(row.entry.is_baseline for row in self.tied)
+
+    def _separation(self) -> str:
+        """Return the end of the headline, on the systems not separable from the best; empty if they are unknown."""
         if not self.board.statements.tied_with_best(self.board.measure) or len(self.rows) < 2:
-            return lead
-        count = len(self.tied) or len(self.rows) - 1
-        if self.tied:
-            ties = ngettext(
-                "%(lead)s; %(count)s system cannot be separated from it",
-                "%(lead)s; %(count)s systems cannot be separated from it",
+            return ""
+        count = len(self.tied) - self._is_tied_with_baseline
+        if self._is_tied_with_baseline:
+            text = _("; after correction, it cannot be separated from %(baseline)s")
+            if not self.statement.better:
+                text = _("; it cannot be separated from %(baseline)s")
+            text += ngettext(" and %(count)s other", " and %(count)s others", count) if count else ""
+        elif self.tied:
+            text = ngettext(
+                "; %(count)s system cannot be separated from it",
+                "; %(count)s systems cannot be separated from it",
                 count,
             )
         else:
-            ties = ngettext(
-                "%(lead)s; the other system can be separated from it",
-                "%(lead)s; all %(count)s others can be separated from it",
-                count,
+            count = len(self.rows) - 1
+            text = ngettext(
+                "; the other system can be separated from it", "; all %(count)s others can be separated from it", count
             )
-        return ties % {"lead": lead, "count": apnumber(count)}
+        return text % {"baseline": self.board.baseline, "count": apnumber(count)}
 
     @property
     def _untested_lead(self) -> str:
@@ -299,7 +309,8 @@ class _Leader:
     def _lead_certainty(self, ends: Sequence[str]) -> str:
         """Return the lead's interval in percent if its `ends` are known, or else the result of its test."""
         if ends:
-            return _("95%% CI %(low)s to %(high)s%%") % {"low": ends[0], "high": ends[1]}
+            text = _("95%% CI %(low)s to %(high)s%%") % {"low": ends[0], "high": ends[1]}
+            return _("%(text)s, uncorrected") % {"text": text} if self.statement.is_lost_by_correction else text
         if self.statement.better is None:
             return _("reported, not tested") if self.best.ranked_in == REPORTED else self._untested_lead
         return significance_word(self.statement)
@@ -318,7 +329,8 @@ class _Leader:
         if baseline not in shown_rows:
             shown_rows[MAX_ROWS - 1 :] = [baseline]
         for row in shown_rows:
-            name, tested = _name(row, self.names), _statement(self.board, row)
+            name = self.board.baseline if row is baseline else _name(row, self.names)
+            tested = _statement(self.board, row)
             facts = tested.interval, self._role(row), tested.is_lost_by_correction
             yield ForestRow(name, self._difference(row, relative) or 0.0, *facts)
 
@@ -405,11 +417,8 @@ class _Leader:
         detail, threshold = p_values_text(statement), board.statements.least_difference(board.measure)
         if threshold is not None:  # The judgments are hidden.
             detail = _("threshold %(least)s") % {"least": f"{threshold:+.3f}"}
-        if tied_baseline is not None:
-            p = _statement(board, tied_baseline).p_best
-            facts = {"detail": detail, "pairs": pairs_text(board.statements, board.measure), "p": p_text(p or 0.0)}
-            reason = _("%(detail)s; not separable: p %(p)s with %(pairs)s")
-            detail = (_("%(detail)s; not separable: %(pairs)s") if p is None else reason) % facts
+        if tied_baseline is not None and (p := _statement(board, tied_baseline).p_best) is not None:
+            detail = _("%(detail)s; p %(p)s over all pairs") % {"detail": detail, "p": p_text(p)}
         return Part(label, text, state, detail, note)
 
     def _lead_over_second(self, second: Row) -> Part:
@@ -431,8 +440,7 @@ class _Leader:
         short = [shorten(re.sub(r"^[\w.-]{3,}/(?=[\w.-]+$)", "", row.entry.system), MAX_NAME) for row in tied]
         # Names need their owner if they are the same without it, or their configuration if other rows have the system.
         names = short if len(set(short)) == len(tied) == sum(self.names[row.entry.system] for row in tied) else names
-        baseline = next((name for row, name in zip(tied, names, strict=True) if row.entry.is_baseline), "")
-        mark = _("%(name)s (baseline)") % {"name": baseline}
+        mark = _("%(name)s (baseline)") % {"name": self.board.baseline}
         names = [mark if row.entry.is_baseline else name for row, name in zip(tied, names, strict=True)]
         name_count = len(names) if sum(map(len, names)) <= MAX_NAMES_LENGTH else MAX_NAMES
         if len(tied) == len(self.rows) - 1 > 1:
@@ -443,8 +451,8 @@ class _Leader:
                 systems = _("%(names)s and %(more)d more") % {"names": systems, "more": remainder}
                 if list(tied) == self.rows[1 : len(tied) + 1]:
                     systems = _("%(systems)s (ranks 2 to %(last)d)") % {"systems": systems, "last": len(tied) + 1}
-        if baseline and mark not in names[:name_count]:
-            systems = _("%(systems)s, including %(baseline)s") % {"systems": systems, "baseline": baseline}
+        if mark in names[name_count:]:
+            systems = _("%(systems)s, including %(baseline)s") % {"systems": systems, "baseline": self.board.baseline}
         return systems
 
     def _untested_reason(self) -> str:

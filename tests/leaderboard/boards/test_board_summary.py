@@ -365,8 +365,7 @@ def test_a_lead_over_a_baseline_that_all_pairs_do_not_separate_says_how_both_can
     assert rows["BM25"]["slug"] in said["tied"]
     assert (
         f"better than BM25 when tested alone (p = {said['p']:.3f}, Holm-corrected p = "
-        f"{said['p_corrected']:.3f}; not separable: p = {pair:.3f} with all 10 pairs "
-        "tested). Not separable from the best: "
+        f"{said['p_corrected']:.3f}; p = {pair:.3f} over all pairs). Not separable from the best: "
     ) in said["text"]
     page = client.get(f"/datasets/{dataset.slug}/").content.decode()
     assert verdict(page) == said["text"]
@@ -438,6 +437,15 @@ HEADLINES: dict[str, tuple[Callable[[], Dataset], str]] = {
         lambda: reported(baseline=False),
         r"printed has the best nDCG@10, 0\.500 \(differences not tested\)\.",
     ),
+    "not separable from the baseline": (
+        lambda: tested(BM25=0.4, Little=0.4012),
+        r"Little has the highest nDCG@10, 0\.3% above BM25 \(95% CI .*\); it cannot be separated from BM25\.",
+    ),
+    "not separable from the baseline after correction": (
+        lambda: tested(BM25=0.4, First=0.4085, Second=0.404, Third=0.403, Fourth=0.402),
+        r"First has the highest nDCG@10, 2\.1% above BM25 \(95% CI .*, uncorrected\); after correction, it cannot be "
+        r"separated from BM25 and three others\.",
+    ),
     "pairs without a baseline": (
         lambda: tested(First=0.6, Second=0.5),
         r"First has the best nDCG@10, 0\.600; the other system can be separated from it\.",
@@ -507,7 +515,7 @@ def test_the_first_screen_draws_differences_from_the_baseline(client: Client) ->
     assert names == ["First", "Second", "BM25", *(f"System {n}" for n in range(3))]
     assert re.findall(r"mark is-(\w+)", plots[0]) == ["best", "tied", "baseline", *["other"] * 3]
     assert "7 more rows follow" in page
-    assert re.findall(r'class="value"[^>]*>([^<]*)', plots[0])[:3] == ["+0.201", "+0.200", "0"]
+    assert re.findall(r'class="value"[^>]*>([^<]*)', plots[0])[:3] == ["+0.201", "+0.200", "±0.000"]
     positions = [float(x) for x in re.findall(r'class="mark[^>]* x="([\d.]+)%"', plots[0])]
     assert positions == sorted(positions, reverse=True)
     zero = re.search(r'class="zero" x1="([\d.]+)%"', plots[0])
@@ -655,7 +663,7 @@ def test_differences_are_within_one_source(client: Client) -> None:
     page = client.get("/benchmarks/all/").content.decode()
     plot = page[page.index('class="forest"') : page.index("</figure>")]
     assert re.findall(r'class="forest-name" title="(.*?)"', plot) == ["leader", "compared", "BM25"]
-    assert re.findall(r'class="value"[^>]*>([^<]*)', plot) == ["+0.300", "+0.100", "0"]
+    assert re.findall(r'class="value"[^>]*>([^<]*)', plot) == ["+0.300", "+0.100", "±0.000"]
 
 
 def test_the_numbers_of_a_lead_have_the_same_decimals() -> None:
