@@ -13,7 +13,7 @@ from django.utils.translation import ngettext
 from leaderboard.boards import pages
 from leaderboard.boards.model import Block, Board, Member
 from leaderboard.boards.state import BoardState
-from leaderboard.boards.wording import least_p_text, p_text, ranking_source, significance_word
+from leaderboard.boards.wording import ranking_source, significance_verdict
 from leaderboard.core.text.numbers import direction, format_value, signed_percent
 from leaderboard.datasets import lists
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, DatasetQuerySet
@@ -60,21 +60,16 @@ class BoardCard:
         summary = self.board.summary
         if summary is None or not summary.statement.better:
             return ""
-        lost = lost_class(summary.statement)
-        return "" if summary.baseline_tied and not lost else direction(summary.relative, self.board.measure) + lost
+        lost = " is-lost" if summary.baseline_tied else lost_class(summary.statement)
+        return direction(summary.relative, self.board.measure) + lost
 
     @property
     def significance(self) -> str:
-        """Whether the difference is significant, or that it is not tested; empty without a difference.
-
-        The Holm-corrected p-value follows if the statement depends on it.
-        """
-        if self.board.summary is None or not self.delta:
+        """Short verdict on the significance of the difference; empty without a difference."""
+        summary = self.board.summary
+        if summary is None or not self.delta:
             return ""
-        statement = self.board.summary.statement
-        word = _("not tested") if statement.better is None else significance_word(statement)
-        p = None if statement.is_kept_by_pairs else statement.p_corrected
-        return word if p is None else ", ".join(filter(None, [word, f"p {p_text(p)}", least_p_text(statement)]))
+        return significance_verdict(summary.statement, is_baseline_tied=summary.baseline_tied)
 
     @property
     def judgements(self) -> str:
