@@ -529,23 +529,15 @@ def private_columns(entries: Iterable[EntryRow], measure: str) -> list[Column]:
     direction = better(measure)
     return [
         Column(
-            "private",
-            measure,
-            PRIVATE_PART,
-            "score",
-            direction,
+            "private", measure, PRIVATE_PART, "score", direction,
             note=_("mean over the private part"),
             cell=lambda line: line.entry.private_scores.get(measure),
         ),
         Column(
-            "private_difference",
-            "Δ",
-            PRIVATE_PART,
-            "delta",
-            direction,
+            "private_difference", "Δ", PRIVATE_PART, "delta", direction,
             note=_("private part minus public part"),
             cell=lambda line: numbers.difference(
                 line.entry.private_scores.get(measure), line.entry.scores.get(measure)
             ),
         ),
-    ]
+    ]  # fmt: skip

@@ -48,8 +48,11 @@ def ranking_source(row: Row) -> str:
 
 
 def p_text(p: float) -> str:
-    """Return `= 0.037` or `< 0.001`, with more digits if three would hide that p is below the significance level."""
-    return "< 0.001" if p < 0.001 else f"= {format_p_value(p)}"
+    """Return `= 0.037`, `< 0.001`, or `just below 0.05` if three decimals would hide that."""
+    if p < 0.001:
+        return "< 0.001"
+    text = format_p_value(p)
+    return f"= {text}" if text[0].isdecimal() else text
 
 
 def p_values_text(statement: Statement) -> str:

@@ -120,7 +120,15 @@ def _form(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any
 def _context(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any]:
     """Return the context of a comparison of two or more systems: rows of datasets, and details of one dataset."""
     comparison = compare(view.systems, entries_of_systems(view.systems), view.measure, view.benchmark)
+    names = [choice.name for choice in distinct_choices(view.systems, choices).values()]
+    gaps = {
+        (name, cell.gap): (name, row.name, cell)  # Both halves of the topics have the same gap.
+        for row in reversed(comparison.rows)
+        for name, cell in zip(names, row.cells, strict=True)
+        if cell.gap
+    }
     return {
+        "gaps": gaps.values(),
         "comparison": comparison,
         "rows": [
             (row, _url(view.with_values(dataset=row.slug)) + "#by-query" if row.tested else "")

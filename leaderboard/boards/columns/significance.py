@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 
 from leaderboard.boards.columns.baseline import difference_head
@@ -109,33 +110,22 @@ def _score_columns(settings: TestSettings, measure: str, scope: str, *, current:
     """Return the columns of interval, rank range, and p-value against the best; only the first unless `current`."""
     lower, correction = better(measure) == "lower", f"{settings.pairs_correction} over all pairs of the {scope}"
     interval = Column(
-        INTERVAL,
-        f"{settings.level:.0%} interval",
-        EFFECTIVENESS,
-        "count",
-        better(measure),
+        INTERVAL, f"{settings.level:.0%} interval", EFFECTIVENESS, "count", better(measure),
         note=f"{settings.interval} of the mean; sorted by its worse end",
         arrow=False,
         cell=_test_cell(lambda test: Cell(test.high if lower else test.low, interval_text(test.low, test.high))),
-    )
+    )  # fmt: skip
     ranks = Column(
-        RANKS,
-        _("Rank range"),
-        EFFECTIVENESS,
-        "count",
-        "lower",
+        RANKS, _("Rank range"), EFFECTIVENESS, "count", "lower",
         note=f"ranks that the tests leave open: {correction}; sorted by the first rank",
         arrow=False,
         cell=_test_cell(lambda test: None if test.rank_low is None else Cell(test.rank_low, ranks_text(test))),
-    )
+    )  # fmt: skip
     p_best = Column(
-        P_BEST,
-        _("p vs best"),
-        EFFECTIVENESS,
-        "figure",
+        P_BEST, _("p vs best"), EFFECTIVENESS, "figure",
         note=f"against the best: {correction}",
         cell=_test_cell(lambda test: _p(test.p_best_corrected, "uncorrected", test.p_best)),
-    )
+    )  # fmt: skip
     return [interval, ranks, p_best] if current else [interval]
 
 
@@ -156,30 +146,21 @@ def _difference_columns(settings: TestSettings, measure: str, baseline: str, sco
 
     return (
         Column(
-            DELTA_INTERVAL,
-            f"Δ {settings.level:.0%} interval",
-            head,
-            "count",
+            DELTA_INTERVAL, f"Δ {settings.level:.0%} interval", head, "count",
             note=f"{settings.interval} of the difference from {baseline}; sorted by its worse end",
             cell=compared_cell(interval),
         ),
         Column(
-            P_BASELINE,
-            f"p vs {baseline}",
-            head,
-            "figure",
+            P_BASELINE, f"p vs {baseline}", head, "figure",
             note=f"against {baseline}: {settings.test}, not corrected",
             cell=compared_cell(lambda test: _p(test.p_baseline, corrected, test.p_baseline_corrected)),
         ),
         Column(
-            WINS,
-            "W/T/L",
-            head,
-            "count",
+            WINS, "W/T/L", head, "count",
             note=f"queries won, tied, and lost against {baseline}",
             cell=compared_cell(lambda test: Cell(test.wins, f"{test.wins}/{test.ties}/{test.losses}")),
         ),
-    )
+    )  # fmt: skip
 
 
 def _p(p: float | None, label: str, other_p: float | None) -> Cell:
@@ -205,14 +186,11 @@ def ranks_text(certainty: EntryCertainty) -> str:
 
 
 def format_p_value(p: float, decimals: int = 3) -> str:
-    """Return a p-value as text, such as `0.214` or `<0.001`.
-
-    A significant value that would round to the significance level has more decimals, such as `0.0496`.
-    """
-    min_shown = 10.0**-decimals
-    while p < ALPHA <= float(f"{p:.{decimals}f}"):
-        decimals += 1
-    return f"{p:.{decimals}f}" if p >= min_shown else f"<{min_shown:.{decimals}f}"
+    """Return a p-value as text: `0.214`, `<0.001`, or `just below 0.05` if it would round to the significance level."""
+    min_shown, text = 10.0**-decimals, f"{p:.{decimals}f}"
+    if p < ALPHA <= float(text):
+        return gettext("just below %(alpha)s") % {"alpha": ALPHA}
+    return text if p >= min_shown else f"<{min_shown:.{decimals}f}"
 
 
 def verdict_sentence(verdict: Verdict, baseline: str, settings: TestSettings) -> str:

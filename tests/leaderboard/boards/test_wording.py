@@ -14,9 +14,9 @@ def test_a_difference_that_correction_loses_is_called_significant_only_before_co
     same = Statement(better=True, worse=False, p=0.0001, p_corrected=0.0006, comparisons=6)
     assert significance_text(same, 0.1, "nDCG@10") == "significant: p < 0.001 before and after Holm correction"
     close = Statement(better=True, worse=False, p=0.0484, p_corrected=0.0496, comparisons=17)
-    assert significance_text(close, 0.1, "nDCG@10") == "significant: p = 0.048, Holm-corrected p = 0.0496"
+    assert significance_text(close, 0.1, "nDCG@10") == "significant: p = 0.048, Holm-corrected p just below 0.05"
     beyond = Statement(better=True, worse=False, p=0.049996, p_corrected=0.0503, comparisons=17)
-    assert significance_text(beyond, 0.1, "nDCG@10").endswith(": p = 0.049996, Holm-corrected p = 0.050")
+    assert significance_text(beyond, 0.1, "nDCG@10").endswith(": p just below 0.05, Holm-corrected p = 0.050")
     few = Statement(better=True, p=0.031, p_corrected=0.156, comparisons=5, least_p=0.156, sample="6 datasets")
     least = "p = 0.031, Holm-corrected p = 0.156; the smallest possible with 6 datasets"
     assert significance_text(few, 0.1, "nDCG@10") == f"significant only before Holm correction: {least}"

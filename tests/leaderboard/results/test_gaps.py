@@ -17,7 +17,7 @@ from tests.leaderboard.boards.test_permalinks import pass_time, permalink_of
 from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import make_source, make_system, record_boards, report, scored_dataset
 from tests.leaderboard.entries_by_query import page_text, row_of, score_queries, shown, spread
-from tests.pages import clear_page_cache
+from tests.pages import clear_page_cache, one_line
 
 pytestmark = pytest.mark.django_db
 MEASURE = "nDCG@10"
@@ -155,6 +155,11 @@ def test_the_systems_page_and_compare_say_it(client: Client, twins: tuple[Datase
     slugs = [System.objects.get(name=name).slug for name in ("Reader", "Honest")]
     assert client.get(f"/systems/{slugs[0]}/").content.decode().count("gap +0.200, significant") == 2
     assert client.get(f"/systems/{slugs[1]}/").content.decode().count("gap +0.001, not significant") == 2
+    page = one_line(client.get(f"/compare/?system={slugs[0]}&system={slugs[1]}&dataset=hidden").content.decode())
+    note = page.partition(">Contamination gap</a>")[2].partition("</li>")[0]
+    assert re.search(r"Honest on Dataset \d+ \+0\.001 \(95% interval", note)
+    assert note.count("significant)") == 2, "once per system"
+    assert "gap +0.200" not in page
     for row in compare(slugs, entries_of_systems(slugs), "").rows:
         reader, honest = row.cells
         assert reader.gap == gap_of(twins[0], "Reader")
