@@ -23,6 +23,7 @@ from leaderboard.boards.columns.about import ARCHITECTURES
 from leaderboard.boards.columns.significance import ranks_text
 from leaderboard.boards.model import (
     DELTA,
+    EFFECTIVENESS,
     RATIOS,
     RELATIVE,
     SEPARATED,
@@ -287,32 +288,39 @@ class ColumnWriter:
         return self._differences(texts, repeat(""))
 
     def _differences(self, texts: list[str], paddings: Iterable[str]) -> ColumnHtml:
-        """Return signed differences, with the class of their outcome if they are significant, and gray otherwise.
+        """Return signed differences with the class of their outcome: `up`, `down`, `ns`, or `untested`.
 
-        Better is not the same as positive for measures such as Hole@10. Worse scores on hidden judgments are not
-        tested, so they are not gray.
+        Better is not the same as positive for measures such as Hole@10. Reported results, and worse scores on hidden
+        judgments, are not tested.
         """
-        higher_is_better, gray = self.column.better != "lower", "ns"
+        higher_is_better, board = self.column.better != "lower", self.board
         signed_texts = [
             text.replace("-", MINUS) if value else text.replace("+", "±")
             for value, text in zip(self.values, texts, strict=True)
         ]
-        board, untested_gray = self.board, gray
-        tests = [cell.certainty for cell in self.cells]
+        tests, is_threshold = [cell.certainty for cell in self.cells], False
         significances = [differs(test) for test in tests]
-        if self.column.key in (DELTA, RELATIVE):
+        if self.column.key in (DELTA, *RATIOS):
             tests, significances = [row.certainty for row in board.rows], [row.differs for row in board.rows]
-            untested_gray = gray if board.statements.least_difference(board.measure) is None else "untested"
+            is_threshold = board.statements.least_difference(board.measure) is not None
 
-        def css_class(value: Value, is_significant: bool, lost: str) -> str:
+        def css_class(row: Row, value: Value, is_significant: bool, lost: str, is_tested: bool) -> str:
             if not value or isinstance(value, str):
-                return gray
+                return "ns"
             is_better = (value > 0) == higher_is_better
             if is_significant:
                 return f"{'up' if is_better else 'down'}{lost}"
-            return gray if is_better else untested_gray
+            return "ns" if is_tested or (is_threshold and is_better and row.ranked_in != REPORTED) else "untested"
 
-        classes = list(map(css_class, self.values, significances, map(lost_class, tests)))
+        # Differences between the parts of a dataset are not from the baseline.
+        is_other = self.column.key not in (DELTA, *RATIOS) and not self.column.group.startswith(EFFECTIVENESS)
+        were_tested = [is_other or (test is not None and test.p_baseline is not None) for test in tests]
+        classes = list(map(css_class, board.rows, self.values, significances, map(lost_class, tests), were_tested))
+        # A box around the number alone, as on cards.
+        signed_texts = [
+            f"<span>{text}</span>" if name.endswith("is-lost") else text
+            for name, text in zip(classes, signed_texts, strict=True)
+        ]
         self.marks.update(classes)
         return ColumnHtml(signed_texts, [f' class="{name}"' for name in classes], paddings)
 

@@ -278,9 +278,9 @@ class _Leader:
             return ""
         count = len(self.tied) - self._is_tied_with_baseline
         if self._is_tied_with_baseline:
-            text = _("; after correction, it cannot be separated from %(baseline)s")
+            text = _("; after correction, it is not separable from %(baseline)s")
             if not self.statement.better:
-                text = _("; it cannot be separated from %(baseline)s")
+                text = _("; it is not separable from %(baseline)s")
             text += ngettext(" and %(count)s other", " and %(count)s others", count) if count else ""
         elif self.tied:
             text = ngettext(
@@ -310,7 +310,8 @@ class _Leader:
         """Return the lead's interval in percent if its `ends` are known, or else the result of its test."""
         if ends:
             text = _("95%% CI %(low)s to %(high)s%%") % {"low": ends[0], "high": ends[1]}
-            return _("%(text)s, uncorrected") % {"text": text} if self.statement.is_lost_by_correction else text
+            is_uncorrected = self.statement.is_lost_by_correction and not self._is_tied_with_baseline
+            return _("%(text)s, uncorrected") % {"text": text} if is_uncorrected else text
         if self.statement.better is None:
             return _("reported, not tested") if self.best.ranked_in == REPORTED else self._untested_lead
         return significance_word(self.statement)
@@ -408,7 +409,7 @@ class _Leader:
             return Part(label, f"{lead}, {self._untested_lead}", note=note)
         verdict = significance_word(statement)
         if tied_baseline is not None:
-            verdict = _("better than %(baseline)s when tested alone") % {"baseline": board.baseline}
+            verdict = _("better when tested alone")
         if statement.interval is not None:
             difference += " [{}, {}]".format(*(signed(end, 3) for end in statement.interval))
         text = f"{lead}{SEPARATED if statement.holds_after_correction else ''} ({difference}), {verdict}"
@@ -417,8 +418,6 @@ class _Leader:
         detail, threshold = p_values_text(statement), board.statements.least_difference(board.measure)
         if threshold is not None:  # The judgments are hidden.
             detail = _("threshold %(least)s") % {"least": f"{threshold:+.3f}"}
-        if tied_baseline is not None and (p := _statement(board, tied_baseline).p_best) is not None:
-            detail = _("%(detail)s; p %(p)s over all pairs") % {"detail": detail, "p": p_text(p)}
         return Part(label, text, state, detail, note)
 
     def _lead_over_second(self, second: Row) -> Part:

@@ -43,15 +43,8 @@ from leaderboard.systems.baselines import BM25
 
 #: Columns of an entry that its result contains unchanged.
 _ENTRY_FIELDS = (
-    "provenance",
-    "training",
-    "is_baseline",
-    "configuration",
-    "locator",
-    "facts",
-    "seed_count",
-    "deviations",
-)
+    "provenance", "training", "is_baseline", "configuration", "locator", "facts", "seed_count", "deviations",
+)  # fmt: skip
 
 
 def system_facts(slug: str) -> dict[str, Any] | None:
@@ -62,17 +55,9 @@ def system_facts(slug: str) -> dict[str, Any] | None:
         .values(
             "pk",
             *(field.attname for field in System._meta.concrete_fields),
-            "team__name",
-            "team__slug",
-            "source__title",
-            "source__authors",
-            "source__year",
-            "source__venue",
-            "source__url",
-            "source__bibtex",
-            "variant_of__name",
-            "variant_of__slug",
-            "variant_of__anonymous_until",
+            *(f"team__{name}" for name in ("name", "slug")),
+            *(f"source__{name}" for name in ("title", "authors", "year", "venue", "url", "bibtex")),
+            *(f"variant_of__{name}" for name in ("name", "slug", "anonymous_until")),
             "shown",
         )
         .first()
@@ -84,8 +69,16 @@ def system_facts(slug: str) -> dict[str, Any] | None:
         "architecture_label": ARCHITECTURES.get(facts["architecture"], facts["architecture"]),
         "cited": short_citation(facts["source__authors"], facts["source__year"]),
         "year_shown": facts["year"] or facts["source__year"],
-        "declared": [(fact.label, facts[fact.name], fact.unit if fact.per == 1.0 else "") for fact in DECLARED_NUMBERS],
+        "declared": [
+            (fact.label, numbers.format_quantity(facts[fact.name] / fact.per), fact.unit)
+            for fact in DECLARED_NUMBERS
+            if facts[fact.name]
+        ],
     }
+
+
+def format_millions(count: int | None) -> str:
+    return f"{numbers.format_quantity(count / 1e6)} M" if count else ""
 
 
 def system_results(system_id: int) -> list[Result]:
@@ -101,10 +94,7 @@ def system_results(system_id: int) -> list[Result]:
         .values(
             "pk",
             "dataset_id",
-            "dataset__name",
-            "dataset__slug",
-            "dataset__hidden",
-            "dataset__measures",
+            *(f"dataset__{name}" for name in ("name", "slug", "hidden", "measures")),
             "scores",
             "figures",
             "comparison_group",
@@ -326,12 +316,13 @@ class Result(NamedTuple):
     def direction(self) -> str:
         """CSS class of the difference from the baseline: `up` or `down` if it is significant in its own test, or `ns`.
 
-        A worse score is `untested` if only better scores are tested, as on hidden judgments.
+        Differences are `untested` for reported results, and for worse scores on hidden judgments.
         """
         direction = numbers.direction(self.delta, self.measure)
-        is_untested = self.better_than_baseline is False and self.certainty is None and direction == "down"
-        is_significant = self.better_than_baseline or differs(self.certainty)
-        return direction if is_significant else "untested" if is_untested else "ns"
+        if self.better_than_baseline or differs(self.certainty):
+            return direction
+        is_tested = self.better_than_baseline is not None and (self.certainty or direction == "up")
+        return "ns" if is_tested or not direction else "untested"
 
     @property
     def is_lost_by_correction(self) -> bool:

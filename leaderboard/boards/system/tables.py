@@ -59,11 +59,10 @@ def draw_differences(results: Sequence[Result], baseline: str) -> SafeString:
             f"{result.dataset}, {result.configuration}" if result.configuration else result.dataset,
             result.delta or 0.0,
             result.certainty and result.certainty.delta_interval,
-            "ns" if is_lost else roles.get(result.direction, "ns") if is_tested else "untested",
-            is_lost,
+            "ns" if result.is_lost_by_correction else roles.get(result.direction, "ns"),
+            result.is_lost_by_correction,
         )
         for result in compared_results
-        for is_tested, is_lost in [(result.better_than_baseline is not None, result.is_lost_by_correction)]
     ]
     measures = {result.measure for result in compared_results}
     measure = measures.pop() if len(measures) == 1 else _("in the primary measures")

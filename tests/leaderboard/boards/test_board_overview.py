@@ -313,9 +313,9 @@ def test_a_remark_that_all_rows_share_is_a_chip_of_the_board(client: Client) -> 
         return one_line(text(client, "/datasets/lacking/"))
 
     page = lack(BM25=15, Dense=15, Sparse=15)
-    assert page.count("15 queries<span") == 1
-    said = r'The best and most others lack 15 queries<span class="is-wide">, scored as 0</span>'
-    assert re.search(rf'<li title="[^"]*scores 0\."> ?{said} ?</li>', page)
+    said = '>The best and most others</span> <span class="stacked-only">Most results</span> lack 15 queries'
+    assert page.count(f"{said}, scored as 0") == 1
+    assert re.search(rf'<li class="is-warning" title="[^"]*scores 0\."> ?<span class="is-wide"{said}', page)
     at = client.get("/api/v1/datasets/lacking/board/").json()["as_of"]
     past = one_line(text(client, f"/datasets/lacking/at/{at}/"))
     assert past.count(said) == 1
@@ -333,7 +333,7 @@ def test_a_remark_that_all_rows_share_is_a_chip_of_the_board(client: Client) -> 
 
 def differences(page: str) -> dict[str, str]:
     """The class of each row's Δ."""
-    rows = re.findall(r'class="name"><a [^>]*>([^<]*)<.*?<td class="(up|down|ns|none)">', page)
+    rows = re.findall(r'class="name"><a [^>]*>([^<]*)<.*?<td class="(up|down|ns|untested|none)">', page)
     return dict(rows)
 
 
@@ -341,7 +341,7 @@ def test_an_open_board_colours_what_its_intervals_show(client: Client) -> None:
     dataset = make_board()
     score_queries(dataset, "Little", spread(0.401, 5))
     page = text(client, f"/datasets/{dataset.slug}/?columns=delta")
-    assert set(differences(page).values()) <= {"ns", "none"}, "nothing is tested yet"
+    assert set(differences(page).values()) <= {"ns", "untested", "none"}, "nothing is tested yet"
     assert "Green: " not in page
     compute_certainty(dataset)
     page = text(client, f"/datasets/{dataset.slug}/?columns=delta")
@@ -373,12 +373,15 @@ def test_a_hidden_board_colours_what_published_values_show(client: Client) -> No
     page = text(client, f"/datasets/{dataset.slug}/?columns=delta")
     told = differences(page)
     assert (told["First"], told["Little"]) == ("up", "ns")
-    assert "Last" not in told, "a lower score is not tested, and has no color"
+    assert told["Last"] == "untested", "a lower score is not tested"
     assert re.search(r"Green: better than BM25 by at least \+0\.0\d\d, which is significant at 0\.05\.", page)
 
 
-def test_reported_differences_are_grey(client: Client) -> None:
+def test_reported_differences_are_marked_as_not_tested(client: Client) -> None:
     load_reported()
     page = text(client, "/datasets/nq/")
-    assert set(differences(page).values()) <= {"ns", "none"}
+    assert set(differences(page).values()) == {"ns", "untested"}
+    assert differences(page)["BM25"] == "ns", "the baseline itself"
+    assert '<dt class="untested">italic</dt>' in page
+    assert "not tested." in page
     assert "Green: " not in page

@@ -90,8 +90,9 @@ def test_a_lower_score_on_hidden_judgments_was_not_tested(client: Client) -> Non
         page = one_line(client.get(f"/systems/{slugs[name]}/").content.decode())
         assert text in page
         assert ("not significant" in page) == (name == "Little")
-    (difference,) = re.findall(r'<td class="n ([a-z]*)"[^>]*>\s*−0\.200', page)
-    assert difference == "untested", "no color that says that it was tested"
+    (difference,) = re.findall(r'<td class="n ([a-z]*)"[^>]*>\s*<span>−0\.200', page)
+    assert difference == "untested", "its style does not say that it was tested"
+    assert "Italic differences are not tested." in page
 
 
 def test_it_says_how_much_of_a_result_was_judged(client: Client) -> None:
@@ -198,7 +199,7 @@ def test_facts_that_are_equal_on_all_datasets_are_listed_once(client: Client) ->
 
 
 def test_one_table_of_results_is_visible_and_everything_else_is_folded(client: Client) -> None:
-    system = make_system("both", licence="MIT", parameter_count=1234, paper_url="https://example.org/paper")
+    system = make_system("both", licence="MIT", parameter_count=109_482_240, paper_url="https://example.org/paper")
     for name in ("First", "Second"):
         dataset = scored_dataset(name=name)
         score(dataset, "BM25", baseline=True, ndcg=0.4)
@@ -207,7 +208,7 @@ def test_one_table_of_results_is_visible_and_everything_else_is_folded(client: C
     visible = re.sub(r"<details.*?</details>", "", page.partition("<main")[2])
     assert visible.count("<table") == 1
     assert 'href="https://example.org/paper"' in visible
-    for fact in ("<dd>MIT</dd>", "1,234 parameters", "0.500", "+0.100", "1 of 2"):
+    for fact in ("<dd>MIT</dd>", "109 M parameters", "0.500", "+0.100", "1 of 2"):
         assert fact in visible
     for unknown in ("Backbone", "Code"):
         assert f"<dt>{unknown}</dt>" not in page
