@@ -61,7 +61,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "costs": tables.cost_table(results),
         "depths": tables.depth_charts(results),
         "made": configurations,
-        "size": facts["parameter_count"] or (weights.pop() if len(weights) == 1 else None),
+        "size": page.format_millions(facts["parameter_count"] or (weights.pop() if len(weights) == 1 else None)),
         "provenance": provenances.pop() if len(provenances) == 1 else "",
         "self_reported": self_reported_costs(facts["pk"]),
         "made_here": any(result.provenance == Entry.Provenance.MEASURED for result in results),
