@@ -16,7 +16,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from leaderboard.boards.columns.about import FILE_SIZE, SIZE
-from leaderboard.boards.columns.costs import DOUBTFUL_MARK, describe_costs
+from leaderboard.boards.columns.costs import describe_costs
 from leaderboard.boards.facets import DATASET_FACETS, count_facets, matches_facet, offered_facets
 from leaderboard.boards.model import (
     DELTA,
@@ -297,24 +297,19 @@ def _two_best(column: Column, rows: Sequence[Row], numbers: Sequence[Any]) -> li
     cells = [row.cells[key] for row in rows if key in row.cells] if column.kind == "figure" else []
     if remaining_numbers and any(cell.noise for cell in cells):
         ranges = [(value, row[key].noise) for row in rows if (value := row.values.get(key)) is not None]
-    doubtful_numbers = [_parse_figure(cell.text) for cell in cells if cell.mark == DOUBTFUL_MARK]
+    doubtful_numbers = [cell.doubtful for cell in cells if cell.doubtful is not None]
     best_values_so_far: list[float] = []
     while remaining_numbers and len(best_values_so_far) < 2:
         best_number = choose_best(remaining_numbers)
         best_noise = max((noise for value, noise in ranges if value == best_number), default=0.0)
         if any(abs(value - best_number) <= noise + best_noise for value, noise in ranges if value != best_number):
             break
-        if any(value is None or choose_best(value, best_number) == value for value in doubtful_numbers):
+        if any(choose_best(value, best_number) == value for value in doubtful_numbers):
             break
         best_values_so_far.append(best_number)
         remaining_numbers.discard(best_number)
         ranges = [pair for pair in ranges if pair[0] != best_number]
     return best_values_so_far
-
-
-def _parse_figure(text: str) -> float | None:
-    plain_text = text.replace(",", "")
-    return float(plain_text) if plain_text.replace(".", "", 1).isdecimal() else None
 
 
 #: Number of columns up to which an overview is filled, and the same with the columns of a benchmark's datasets, which

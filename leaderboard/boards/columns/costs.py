@@ -290,7 +290,8 @@ def _cost_column(cost_column: CostColumn, group: str, currency: str) -> Column:
         """Return the line's cost with its absolute uncertainty, or None if it was not measured."""
         value = None if line.measured is None else cost_column.value(line.measured)
         if value is not None and cost_column.is_timed and line.measured.doubt:
-            return Cell(text=format_quantity(value), mark=DOUBTFUL_MARK, title=line.measured.doubt)
+            text, reason = format_quantity(value), line.measured.doubt
+            return Cell(text=text, mark=DOUBTFUL_MARK, title=reason, doubtful=float(value))
         if value is None or not cost_column.better:
             return value
         return Cell(value, noise=value * cost_column.relative_noise(line.measured))
