@@ -245,6 +245,22 @@ def test_the_documentation_begins_with_readers_and_submitters(client: Client) ->
     links = ["read-a-board", "tutorial", "submit-a-model", "client", "datasets", "start-a-site"]
     places = [main.index(f'href="/docs/{name}/"') for name in links]
     assert places == sorted(places)
+    start = main.partition('docs-start">')[2].partition("</section>")[0]
+    assert re.findall(r'href="/docs/(.*?)/"', start) == ["tutorial", "submit-a-model", "read-a-board", "start-a-site"]
+
+
+def test_the_documentation_has_a_search_field_whose_results_are_documentation(client: Client) -> None:
+    page = client.get("/docs/").content.decode()
+    form = page[page.index('<form class="row search-page docs-search"') :].partition("</form>")[0]
+    fields = dict.fromkeys(re.findall(r'name="(\w+)"', form), "bm25") | {"kind": "documentation"}
+    assert list(fields) == ["kind", "q"]
+    assert 'value="documentation"' in form
+    found = client.get("/search/", fields).content.decode()
+    assert 'id="found-documentation"' in found
+    assert 'href="/search/?q=bm25"' in found
+
+
+def test_tutorials_do_not_mention_make(client: Client) -> None:
     assert "make run" not in client.get("/docs/tutorial/").content.decode()
 
 
