@@ -17,7 +17,7 @@ from leaderboard.results.board_rows.revisions import Kind, board_changed
 from leaderboard.results.publishing.visibility import name_baseline, quarantine, set_visibility, withdraw_entries
 from leaderboard.results.significance.hidden import known_difference
 from tests.leaderboard.entries import renew_judgements, score, scored_dataset
-from tests.pages import clear_page_cache
+from tests.pages import clear_page_cache, one_line
 from tests.reported_boards import load_reported
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
@@ -256,3 +256,20 @@ def test_a_baseline_that_is_named_later_tells_the_least_difference_on_hidden_jud
     name_baseline(baseline)
     dataset.refresh_from_db()
     assert known_difference(dataset) is not None
+
+
+def test_only_significant_best_scores_have_a_green_bar_and_teams_are_named_as_such(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = scored_dataset(name="Set")
+    score(dataset, "BM25", baseline=True, ndcg=0.25)
+    score(dataset, "Better", ndcg=0.5)
+    score(dataset, "Worse", ndcg=0.1)
+    System.objects.update(team=Team.objects.create(slug="ps", name="PS"))
+    page = one_line(client.get("/news/").content.decode())
+    assert '<li class="news-team">Team:<a href="/teams/ps/">PS</a></li>' in page
+    assert '<li class="is-best"><span class="news-kind">New result</span>' in page
+    entry_item = news._entry_item
+    monkeypatch.setattr(news, "_entry_item", lambda *facts: entry_item(*facts)._replace(significant=True))
+    clear_page_cache()
+    assert '<li class="is-best is-significant">' in one_line(client.get("/news/").content.decode())
