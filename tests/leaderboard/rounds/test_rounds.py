@@ -372,3 +372,13 @@ def test_a_round_that_quotas_do_not_let_be_used_up_is_warned_of(capsys: pytest.C
     assert "quota" not in capsys.readouterr().err
     page = Client().get("/rounds/short/").content.decode()
     assert "Nuts: 2 per day and 10 per month." in page
+
+
+def test_without_rounds_a_visitor_is_offered_to_sign_in_and_a_user_the_preferences(client: Client) -> None:
+    page = client.get("/rounds/").content.decode()
+    assert '<a href="/account/login/?next=/inbox/preferences/">Sign in</a> to be notified' in page
+    assert "notice preferences" not in page
+    client.force_login(make_user())
+    page = client.get("/rounds/").content.decode()
+    assert '<a href="/inbox/preferences/">notice preferences</a>' in page
+    assert "to be notified when" not in page
