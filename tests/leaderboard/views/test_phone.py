@@ -215,3 +215,16 @@ def test_measures_and_leaderboards_fit_the_width(phone: Page) -> None:
         table = phone.get_by_role("region", name=name)
         expect(table.get_by_role("link", name="Demo")).to_be_visible()
         assert table.evaluate("element => element.scrollWidth <= element.clientWidth")
+
+
+@pytest.mark.usefixtures("_board")
+def test_all_folds_have_the_same_chevron(phone: Page) -> None:
+    for address in ("/docs/read-a-board/", "/benchmarks/", "/datasets/demo/"):
+        phone.goto(address)
+        folds = phone.locator("summary").evaluate_all(
+            """folds => folds.map((fold) =>
+              [getComputedStyle(fold).listStyleType, getComputedStyle(fold, "::before").content])"""
+        )
+        assert folds, address
+        assert {style for style, _ in folds} == {"none"}, address
+        assert '""' in [content for _, content in folds], address

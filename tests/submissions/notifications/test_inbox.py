@@ -142,7 +142,10 @@ def test_the_head_of_pages_counts_what_is_unread_with_one_query(signed_in: Clien
     make_notice(alice)
     with CaptureQueriesContext(connection) as captured:
         page = one_line(signed_in.get("/measures/").content.decode())
-    assert '<b class="count">1</b>' in page
+    assert (
+        '<a class="unread" href="/inbox/"><b class="count">1</b> <span class="count-of">unread notice</span></a>'
+        in page
+    )
     assert sum("submissions_notice" in query["sql"] for query in captured) == 1
     with CaptureQueriesContext(connection) as captured:
         client.get("/measures/")
