@@ -228,3 +228,24 @@ def test_all_folds_have_the_same_chevron(phone: Page) -> None:
         assert folds, address
         assert {style for style, _ in folds} == {"none"}, address
         assert '""' in [content for _, content in folds], address
+
+
+def test_fields_of_a_comparison_have_the_whole_width(phone: Page) -> None:
+    phone.goto("/compare/")
+    form = phone.locator("form.comparing").bounding_box()
+    fields = [field.bounding_box() for field in phone.locator("form.comparing input[list]").all()]
+    assert form is not None
+    assert [field and field["width"] for field in fields] == [form["width"]] * 2
+
+
+@pytest.mark.usefixtures("_board")
+def test_placeholders_and_the_row_of_the_baseline_have_contrast_in_dark_mode(page: Page) -> None:
+    page.emulate_media(color_scheme="dark")
+    page.goto("/datasets/demo/")
+    placeholder = page.locator(".site-search input").evaluate("field => getComputedStyle(field, '::placeholder').color")
+    assert placeholder == page.locator(".site-foot").evaluate("foot => getComputedStyle(foot).color")
+    colors = page.locator(".board tbody tr .name").evaluate_all(
+        "cells => cells.map((cell) => getComputedStyle(cell).backgroundColor.match(/\\d+/g).map(Number))"
+    )
+    row, other = (sum(color) for color in (colors[-1], colors[0]))
+    assert row - other >= 48
