@@ -249,9 +249,9 @@ class _Leader:
             if (relative > 0) == self.lower and relative:
                 lead = _("is %(percent)s behind %(baseline)s (%(certainty)s)")
             elif self._is_tied_with_baseline:
-                lead = _("has the highest %(measure)s, %(percent)s above %(baseline)s (%(certainty)s)")
+                lead = _("is first, %(percent)s above %(baseline)s (%(certainty)s)")
                 if self.lower:
-                    lead = _("has the lowest %(measure)s, %(percent)s below %(baseline)s (%(certainty)s)")
+                    lead = _("is first, %(percent)s below %(baseline)s (%(certainty)s)")
             percent, *ends = _percents(abs(relative), *self._lead_ends(relative))
             lead %= {**facts, "percent": f"{percent}%", "certainty": self._lead_certainty(ends)}
         if self._has_other_rankings:
@@ -278,9 +278,7 @@ class _Leader:
             return ""
         count = len(self.tied) - self._is_tied_with_baseline
         if self._is_tied_with_baseline:
-            text = _("; after correction, it is not separable from %(baseline)s")
-            if not self.statement.better:
-                text = _("; it is not separable from %(baseline)s")
+            text = _("; not separable from %(baseline)s")
             text += ngettext(" and %(count)s other", " and %(count)s others", count) if count else ""
         elif self.tied:
             text = ngettext(
@@ -310,8 +308,7 @@ class _Leader:
         """Return the lead's interval in percent if its `ends` are known, or else the result of its test."""
         if ends:
             text = _("95%% CI %(low)s to %(high)s%%") % {"low": ends[0], "high": ends[1]}
-            is_uncorrected = self.statement.is_lost_by_correction and not self._is_tied_with_baseline
-            return _("%(text)s, uncorrected") % {"text": text} if is_uncorrected else text
+            return _("%(text)s, uncorrected") % {"text": text} if self.statement.is_lost_by_correction else text
         if self.statement.better is None:
             return _("reported, not tested") if self.best.ranked_in == REPORTED else self._untested_lead
         return significance_word(self.statement)
@@ -361,14 +358,12 @@ class _Leader:
     def _unjudged_documents(self, is_safe: bool | None) -> str:
         """Return a statement on unjudged documents; empty if neither their effect nor their share is known.
 
-        `is_safe` is the result of `_exceeds_bound`.
+        Neither is for reported results. `is_safe` is the result of `_exceeds_bound`.
         """
         if is_safe is not None:
             return unjudged_text(is_safe, self.board.baseline)
         if self.board.statements.published is not None:
             return _("not reported (hidden judgments)")
-        if self.best.ranked_in == REPORTED:
-            return _("unknown for reported results")
         share = self._unjudged_share
         return _("%(share)s, scored as not relevant") % {"share": share} if share else ""
 

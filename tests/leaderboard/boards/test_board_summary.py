@@ -41,10 +41,7 @@ from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
 UNTESTED = "Not separable from the best: not testable: the source gives no per-query scores."
-UNMEASURED = (
-    "Unjudged documents: unknown for reported results. "
-    "Judgments: public; scores copied (judgments of the original collections). Cost: not reported."
-)
+UNMEASURED = "Judgments: public; scores copied (judgments of the original collections). Cost: not reported."
 ORIGIN = "Judgments: {judgments}."
 UPLOADED = f"{ORIGIN} Cost: not timed (uploaded run)."
 WITHHELD = "Unjudged documents: not reported (hidden judgments)."
@@ -439,12 +436,11 @@ HEADLINES: dict[str, tuple[Callable[[], Dataset], str]] = {
     ),
     "not separable from the baseline": (
         lambda: tested(BM25=0.4, Little=0.4012),
-        r"Little has the highest nDCG@10, 0\.3% above BM25 \(95% CI .*\); it is not separable from BM25\.",
+        r"Little is first, 0\.3% above BM25 \(95% CI .*\); not separable from BM25\.",
     ),
     "not separable from the baseline after correction": (
         lambda: tested(BM25=0.4, First=0.4085, Second=0.404, Third=0.403, Fourth=0.402),
-        r"First has the highest nDCG@10, 2\.1% above BM25 \(95% CI [^,]*\); after correction, it is not "
-        r"separable from BM25 and three others\.",
+        r"First is first, 2\.1% above BM25 \(95% CI .*%, uncorrected\); not separable from BM25 and three others\.",
     ),
     "pairs without a baseline": (
         lambda: tested(First=0.6, Second=0.5),
