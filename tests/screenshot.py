@@ -24,7 +24,7 @@ BOARD = "/benchmarks/beir/"
 SIZE = {"width": 1280, "height": 800}
 #: Windows for pictures of parts, by suffix. The first one has the width of the text in the documentation, with margins.
 WINDOWS = {"": {"width": 880, "height": 900}, "-phone": {"width": 390, "height": 840}}
-#: Elements that a picture shows, by the name of the part.
+#: Elements that a picture shows, by the name of the part. The numbers in the pictures are those of *Read a board*.
 PARTS = {
     "name": ".board-head",
     "summary": ".verdict .headline, .verdict .statements",
@@ -39,6 +39,18 @@ AREA = """selector => {
   const x = Math.min(...boxes.map(box => box.left)) - 8, y = Math.min(...boxes.map(box => box.top)) + scrollY;
   const right = Math.max(...boxes.map(box => box.right)), bottom = Math.max(...boxes.map(box => box.bottom)) + scrollY;
   return { x, y, width: Math.min(right, innerWidth - 8) + 8 - x, height: bottom - y };
+}"""
+#: Height in pixels of the line with a part's number above its picture.
+NUMBER_HEIGHT = 32
+#: Writes a number on a line above an area, and returns the area with this line.
+NUMBERED = """([{ x, y, width, height }, number, line]) => {
+  const label = document.body.appendChild(document.createElement("b"));
+  label.textContent = number;
+  Object.assign(label.style, {
+    position: "absolute", zIndex: 99, left: `${x}px`, top: `${y - line}px`, width: `${width}px`, height: `${line}px`,
+    padding: "0 8px", background: "var(--paper)", color: "var(--link)", font: "600 20px/28px var(--sans)",
+  });
+  return { x, y: y - line, width, height: height + line };
 }"""
 
 
@@ -59,9 +71,10 @@ def take_pictures(site: str) -> None:
 
 def take_parts(page: Page, suffix: str) -> None:
     """Save a picture of each part of the board."""
-    for name, selector in PARTS.items():
-        path = IMAGES / f"part-{name}-{suffix}.png"
-        page.screenshot(path=path, full_page=True, clip=page.evaluate(AREA, selector))
+    for number, (name, selector) in enumerate(PARTS.items(), 1):
+        area = page.evaluate(NUMBERED, [page.evaluate(AREA, selector), number, NUMBER_HEIGHT])
+        page.screenshot(path=IMAGES / f"part-{name}-{suffix}.png", full_page=True, clip=area)
+        page.locator("body > b").evaluate("label => label.remove()")
 
 
 def main() -> int:
