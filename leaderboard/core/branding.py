@@ -14,7 +14,7 @@ MIN_CONTRAST = 4.5
 #: (`static/css/base.css`).
 BACKGROUNDS = (
     ("#fdfcf9", "#ffffff", "#f4f1ea", "#eae5d9", "#e7f3ec", "#fbf2dc", "#fbeae8", "#e8effa"),
-    ("#14161a", "#1a1d22", "#22272e", "#2e343d", "#16291f", "#2d2514", "#331a19", "#182437"),
+    ("#14161a", "#1a1d22", "#22272e", "#363d48", "#16291f", "#2d2514", "#331a19", "#182437"),
 )
 THEMES = ("light", "dark")
 #: Content types of logos by file ending, and the maximum size in bytes: every page loads the logo.
