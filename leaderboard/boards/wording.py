@@ -49,10 +49,8 @@ def ranking_source(row: Row) -> str:
 
 def p_text(p: float) -> str:
     """Return `= 0.037`, `< 0.001`, or `just below 0.05` if three decimals would hide that."""
-    if p < 0.001:
-        return "< 0.001"
     text = format_p_value(p)
-    return f"= {text}" if text[0].isdecimal() else text
+    return f"= {text}" if text[0].isdecimal() else text.replace("<", "< ")
 
 
 def p_values_text(statement: Statement) -> str:

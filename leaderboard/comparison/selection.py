@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -112,21 +113,27 @@ def resolve_systems(names: Sequence[str], choices: Mapping[str, SystemChoice]) -
 
 
 def _matching_systems(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:
-    """Return the slugs of the systems with this slug, or else this exact name or label, or else the same ignoring case.
+    """Return the slugs of the systems with this slug, or else this exact name or label, or else a similar one.
 
-    An exact match is used if it is unique; otherwise a slug that is equal ignoring case has precedence.
+    An exact match is used if it is unique; otherwise a slug that is equal ignoring case has precedence. Similar names
+    and slugs are equal ignoring case, or else ignoring case and punctuation.
     """
     if name in choices:
         return [name]
-    key = name.casefold()
-    exact_matches = [slug for slug, choice in choices.items() if name in (choice.name, choice.label)]
-    if len(exact_matches) == 1:
-        return exact_matches
-    if key in choices:
-        return [key]
-    return exact_matches or [
-        slug for slug, choice in choices.items() if key in (choice.name.casefold(), choice.label.casefold())
-    ]
+    matches = [slug for slug, choice in choices.items() if name in (choice.name, choice.label)]
+    if len(matches) != 1 and name.casefold() in choices:
+        return [name.casefold()]
+    for normalize in (str.casefold, _letters_and_digits):
+        matches = matches or [
+            slug
+            for slug, choice in choices.items()
+            if normalize(name) in map(normalize, (slug, choice.name, choice.label))
+        ]
+    return matches
+
+
+def _letters_and_digits(text: str) -> str:
+    return re.sub(r"[\W_]+", "", text.casefold())
 
 
 def _similar_systems(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:

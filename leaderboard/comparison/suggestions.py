@@ -21,6 +21,7 @@ class SuggestedComparison(NamedTuple):
     """The two best comparable systems of a dataset's board, with their scores; `url` is their comparison.
 
     `verdict` is the difference of the first from the second, and whether the tests of the board separate them.
+    `is_tested` is false if there are no such tests.
     """
 
     card: BoardCard
@@ -28,10 +29,11 @@ class SuggestedComparison(NamedTuple):
     scores: Sequence[str]
     verdict: str
     url: str
+    is_tested: bool
 
 
 def suggested_comparisons() -> list[SuggestedComparison]:
-    """Return the best pairs of boards with open or reported results, boards with the newest results first.
+    """Return the best pairs of boards with open or reported results: tested ones first, then the newest results.
 
     A pair that is the best on several boards is suggested once. Takes about a dozen database queries.
     """
@@ -50,9 +52,10 @@ def suggested_comparisons() -> list[SuggestedComparison]:
             is_tied = statement.tied_with_best if pair[0].rank == 1 else None
             separation = {None: _("not tested"), True: _("not separable"), False: _("separable")}[is_tied]
             verdict = f"{signed(difference(*values), 3)}, {separation}"
-            suggestion = SuggestedComparison(card, names, scores, verdict, reverse("compare") + state.query_string())
+            url = reverse("compare") + state.query_string()
+            suggestion = SuggestedComparison(card, names, scores, verdict, url, is_tied is not None)
             suggestions.setdefault(frozenset(slugs), suggestion)
-    return list(suggestions.values())[:MAX_SUGGESTIONS]
+    return sorted(suggestions.values(), key=lambda suggestion: not suggestion.is_tested)[:MAX_SUGGESTIONS]
 
 
 def _best_pair(board: Board) -> tuple[Row, Row] | None:

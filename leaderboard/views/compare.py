@@ -120,11 +120,11 @@ def _form(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any
 def _context(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any]:
     """Return the context of a comparison of two or more systems: rows of datasets, and details of one dataset."""
     comparison = compare(view.systems, entries_of_systems(view.systems), view.measure, view.benchmark)
-    names = [choice.name for choice in distinct_choices(view.systems, choices).values()]
+    compared_choices = distinct_choices(view.systems, choices)
     gaps = {
-        (name, cell.gap): (name, row.name, cell)  # Both halves of the topics have the same gap.
+        (choice, cell.gap): (choice.name, row.name, cell)  # Both halves of the topics have the same gap.
         for row in reversed(comparison.rows)
-        for name, cell in zip(names, row.cells, strict=True)
+        for choice, cell in zip(compared_choices.values(), row.cells, strict=True)
         if cell.gap
     }
     return {
@@ -136,7 +136,7 @@ def _context(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, 
         ],
         "reasons": datasets_by_footnote(comparison.rows),
         "seeds_note": SEEDS_NOTE if any(cell.spread for row in comparison.rows for cell in row.cells) else "",
-        **_one_dataset(view, comparison, distinct_choices(view.systems, choices)),
+        **_one_dataset(view, comparison, compared_choices),
     }
 
 

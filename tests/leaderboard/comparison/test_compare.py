@@ -15,8 +15,9 @@ from django.test.utils import CaptureQueriesContext
 
 from evaluation.statistics.randomisation import holm, randomisation_test
 from leaderboard.comparison.pairs import BASELINE_COMPARISONS, CorrectedP, PairTest
-from leaderboard.comparison.selection import MAX_SYSTEMS, entries_of_systems
+from leaderboard.comparison.selection import MAX_SYSTEMS, SystemChoice, entries_of_systems, resolve_systems
 from leaderboard.comparison.table import ComparedCell, compare
+from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry, System
 from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.comparison.test_queries import GOOD, POOR, text_of
@@ -111,7 +112,7 @@ def test_an_exact_name_wins_over_others_that_are_spelled_alike(client: Client) -
         answer = client.get(address(name, "Smith.RM3"))
         assert answer.status_code == 302
         assert answer["Location"] == address(ours.slug, other.slug)
-    page = client.get(address("bm25 tuned", other.slug)).content.decode()
+    page = client.get(address("bm25 tune", other.slug)).content.decode()
     assert any(text.startswith("bm25 (tuned) (") for text in suggestions(page))
 
 
@@ -329,6 +330,28 @@ def test_means_over_fewer_datasets_say_so_and_leave_out_what_does_not_count(clie
     assert client.get(address(first.slug, second.slug, benchmark="none")).status_code == 400
     pinned = client.get(f"/benchmarks/all/?pin={first.slug}&pin={second.slug}").content.decode()
     assert f'href="{address(first.slug, second.slug, benchmark="all")}"'.replace("&", "&amp;") in pinned
+
+
+def test_names_are_found_without_case_and_punctuation_if_exactly_one_matches() -> None:
+    choices = {
+        slug: SystemChoice(slug, name, "") for slug, name in {"a": "OHSU_RUN2", "b": "Run 3", "c": "run3"}.items()
+    }
+    assert resolve_systems(["ohsu-run2", "run3"], choices) == ("a", "c")
+    with pytest.raises(UnknownChoice) as error:
+        resolve_systems(["run-3"], choices)
+    assert error.value.choices == ["b", "c"]
+
+
+def test_tested_pairs_precede_newer_reported_ones(client: Client) -> None:
+    dataset = scored_dataset(measures=["nDCG@10"])
+    for number, (name, mean) in enumerate({"First": 0.6, "Second": 0.5}.items()):
+        score_queries(dataset, name, spread(mean, number))
+    compute_certainty(dataset)
+    newer, paper = scored_dataset(), make_source("paper")
+    for name, ndcg in (("printed", 0.9), ("weaker", 0.8)):
+        report(newer, paper, name, ndcg=ndcg)
+    page = text_of(client.get("/compare/").content.decode())
+    assert page.index("First and Second") < page.index("printed and weaker")
 
 
 def test_reported_figures_say_so_once_mark_training_and_tie_at_the_shown_precision(client: Client) -> None:
