@@ -434,8 +434,8 @@ class _Leader:
         short = [shorten(re.sub(r"^[\w.-]{3,}/(?=[\w.-]+$)", "", row.entry.system), MAX_NAME) for row in tied]
         # Names need their owner if they are the same without it, or their configuration if other rows have the system.
         names = short if len(set(short)) == len(tied) == sum(self.names[row.entry.system] for row in tied) else names
-        mark = _("%(name)s (baseline)") % {"name": self.board.baseline}
-        names = [mark if row.entry.is_baseline else name for row, name in zip(tied, names, strict=True)]
+        baseline = self.board.baseline
+        names = [baseline if row.entry.is_baseline else name for row, name in zip(tied, names, strict=True)]
         name_count = len(names) if sum(map(len, names)) <= MAX_NAMES_LENGTH else MAX_NAMES
         if len(tied) == len(self.rows) - 1 > 1:
             name_count, systems = 0, _("all %(others)d others") % {"others": len(tied)}
@@ -445,8 +445,8 @@ class _Leader:
                 systems = _("%(names)s and %(more)d more") % {"names": systems, "more": remainder}
                 if list(tied) == self.rows[1 : len(tied) + 1]:
                     systems = _("%(systems)s (ranks 2 to %(last)d)") % {"systems": systems, "last": len(tied) + 1}
-        if mark in names[name_count:]:
-            systems = _("%(systems)s, including %(baseline)s") % {"systems": systems, "baseline": self.board.baseline}
+        if baseline in names[name_count:]:
+            systems = _("%(systems)s, including %(baseline)s") % {"systems": systems, "baseline": baseline}
         return systems
 
     def _untested_reason(self) -> str:

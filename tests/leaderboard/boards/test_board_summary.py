@@ -128,7 +128,7 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     "not significant": (
         lambda: tested(BM25=0.4, Little=0.4012),
         f"Best: Little, nDCG@10 0.401. {LITTLE.format('')} "
-        f"Not separable from the best: BM25 (baseline) (1 pair tested). {UPLOADED}",
+        f"Not separable from the best: BM25 (1 pair tested). {UPLOADED}",
         {"better": False, "tied": ["BM25"]},
     ),
     "above the baseline's upper bound": (
@@ -190,7 +190,7 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     "hidden, not significant": (
         lambda: protected(BM25=0.4, Little=0.405),
         "Best: Little, nDCG@10 0.405. vs BM25: +1.2% (+0.005), not significant (threshold {least}). "
-        f"Not separable from the best: BM25 (baseline) (threshold {{within}} for 1 pair). {WITHHELD} {UPLOADED}",
+        f"Not separable from the best: BM25 (threshold {{within}} for 1 pair). {WITHHELD} {UPLOADED}",
         {"better": False, "p": None, "tied": ["BM25"]},
     ),
     "reported": (
