@@ -49,6 +49,20 @@ def phone(browser: Browser, live_server: Any) -> Iterator[Page]:
     context.close()
 
 
+#: Whether the arrow at the end of a board's tabs has an opacity.
+ARROW = "opacity => getComputedStyle(document.querySelector('.presets ul'), '::after').opacity == opacity"
+
+
+@pytest.mark.usefixtures("_board")
+def test_an_arrow_shows_that_more_tabs_follow(phone: Page) -> None:
+    phone.goto("/datasets/demo/")
+    tabs = phone.locator(".presets ul")
+    tabs.evaluate("tabs => { tabs.parentElement.style.flex = '0 0 8rem'; }")
+    phone.wait_for_function(ARROW, arg=1)
+    tabs.evaluate("tabs => { tabs.scrollLeft = tabs.scrollWidth; }")
+    phone.wait_for_function(ARROW, arg=0)
+
+
 @pytest.mark.usefixtures("_board")
 def test_the_team_is_legible_on_every_row(phone: Page) -> None:
     phone.goto("/datasets/demo/")
