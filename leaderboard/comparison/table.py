@@ -57,11 +57,12 @@ class ComparedCell:
     def text(self) -> dict[str, Any]:
         """Formatted values for the page and the exports."""
         p, corrected = self.tested and self.tested.p, self.corrected
+        gray = "untested" if p is None else "ns"
         test = Statement(p=p, p_corrected=corrected and corrected.p, ranks=corrected and corrected.ranks)
         return {
             "value": numbers.format_value(self.value, numbers.DECIMALS),
             "delta": numbers.signed(self.delta and round(self.delta, numbers.DECIMALS), numbers.DECIMALS),
-            "direction": self.direction + lost_class(test) if p is not None and p < ALPHA else "ns",
+            "direction": self.direction + lost_class(test) if p is not None and p < ALPHA else gray,
             "p": "—" if p is None else format_p_value(p),
             "corrected": "" if corrected is None else corrected.text,
             "spread": self.spread,
@@ -331,13 +332,8 @@ def _common_means(complete_rows: Sequence[ComparedDataset], scope: BenchmarkScop
 def _mean_cells(means: Sequence[float], measure: str) -> list[ComparedCell]:
     """Return a cell for each system's mean, with the difference from the first mean."""
     return [
-        ComparedCell(
-            value=mean,
-            comparable=True,
-            delta=numbers.difference(mean, means[0]) if position else None,
-            measure=measure,
-        )
-        for position, mean in enumerate(means)
+        ComparedCell(value=mean, comparable=True, delta=numbers.difference(mean, means[0]), measure=measure)
+        for mean in means
     ]
 
 

@@ -236,7 +236,10 @@ def test_hidden_judgements_give_published_scores_and_differences_and_nothing_els
     dataset = scored_dataset(hidden=True)
     first = score(dataset, "BM25", baseline=True, ndcg=0.41234).system
     second = score(dataset, "newcomer", ndcg=0.51234).system
-    text = text_of(client.get(address(first.slug, second.slug)).content.decode())
+    page = client.get(address(first.slug, second.slug)).content.decode()
+    assert '<td class="n untested" data-label="Δ"><span>+0.100</span></td>' in page
+    text = text_of(page)
+    assert "in italics if it is not tested" in text
     assert "0.412" in text
     assert "+0.100" in text
     assert "0.1000" not in text
