@@ -137,9 +137,8 @@ class ModelPage(SubmissionPage):
             return (ModelPage(self.request, labelled) if labelled else self).show(reports=[report], model=report.model)
         if not report.report.valid:
             other_report = intake.check_model(self.user, archive, None)
-            engines_by_kind = {row["kind"]: row["engines"] for row in reference.kinds()}
-            engines = engines_by_kind.get(other_report.model.get("kind")) if other_report.report.valid else None
-            if engines:
+            engines = {row["kind"]: row["engines"] for row in reference.kinds()}.get(other_report.model.get("kind"))
+            if engines and other_report.report.valid:
                 page, report = ModelPage(self.request, engines[0]), other_report
         return page.show(reports=[report], model=report.model)
 

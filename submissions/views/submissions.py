@@ -51,15 +51,16 @@ ORDERS = {"": "-created_at", "oldest": "created_at", "system": Lower("system__na
 
 
 @permissions.personal_page("GET", "HEAD")
-@reads("page", "state", "dataset", "sort")
+@reads("page", "state", "dataset", "sort", "q")
 def submissions(request: HttpRequest) -> HttpResponse:
-    """Show a page of the submissions of the user's teams, sorted, and filtered by the state and dataset of a job."""
+    """Show a page of the submissions of the user's teams, filtered by the system, and by state and dataset of a job."""
     rows, state = permissions.get_submissions(request.user), choice(request.GET, "state", FILTERS)
     jobs = Job.objects.filter(submission__in=rows).exclude(kind=Job.Kind.SHARD)
     datasets = {row.slug: row for row in Dataset.objects.filter(pk__in=jobs.values("dataset")).order_by("name")}
     dataset = datasets.get(choice(request.GET, "dataset", datasets))
     jobs = jobs.filter(dataset=dataset) if dataset else jobs
     by_state = {name: Q(pk__in=jobs.filter(state__in=FILTERS[name]).values("submission")) for name in FILTERS}
+    rows = rows.filter(system__name__icontains=request.GET.get("q", "").strip())
     rows = rows.filter(pk__in=jobs.values("submission")) if dataset else rows
     counts = rows.aggregate(all=Count("pk"), **{name: Count("pk", filter=by_state[name]) for name in FILTERS})
     rows = rows.filter(by_state.get(state, Q())).alias(first_dataset=Lower(Min("jobs__dataset__name")))

@@ -367,6 +367,13 @@ def test_the_list_is_sorted_by_the_address(demo: Dataset, secret: Dataset, api: 
     assert order("?sort=system") == ["Alpha", "beta", "Gamma"]
     assert order("?sort=dataset") == ["Gamma", "beta", "Alpha"]
     assert order("?sort=system&state=done") == []
+    assert order("?sort=oldest&q=A") == ["beta", "Alpha", "Gamma"]
+    assert order("?sort=system&q=+alph") == ["Alpha"]
+    assert order("?q=alph&dataset=demo") == []
+    page = one_line(signed_in.get("/submissions/?sort=system&q=delta%3Cb%3E").content.decode())
+    assert "whose name contains “delta&lt;b&gt;”." in page
+    assert '<input type="hidden" name="sort" value="system">' in page
+    assert '<a class="button" href="?sort=system">Show all systems</a>' in page
     assert signed_in.get("/submissions/?sort=score").status_code == 400
 
 
