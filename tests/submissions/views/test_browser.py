@@ -231,3 +231,26 @@ def test_boxes_are_in_line_with_their_labels_on_phones(page: Page, demo: Dataset
     assert box
     assert label
     assert abs(box["y"] + box["height"] / 2 - label["y"] - label["height"] / 2) < 2
+
+
+def test_on_phones_the_check_is_below_the_file_and_submissions_have_the_same_cells(
+    page: Page, demo: Dataset, baseline: None, api: Api, live_server: Any
+) -> None:
+    def top(selector: str) -> float:
+        box = page.locator(selector).first.bounding_box()
+        assert box
+        return box["y"]
+
+    api.submit(run_text(depth=9), system="First")
+    api.submit(run_text(depth=8), system="Second")
+    work()
+    page.set_viewport_size({"width": 390, "height": 844})
+    sign_in(page.context, api.user, live_server.url)
+    page.goto("/submit/")
+    assert top(".drop") < top(".check-panel") < top("[name=new-name]") < top(".submit-bar")
+    page.goto("/submissions/")
+    for name in ("score", "difference", "rank"):
+        cells = page.locator(f".result-line > .{name}[data-label]").all()
+        lefts = [box["x"] for box in (cell.bounding_box() for cell in cells) if box]
+        assert len(lefts) == 2
+        assert len(set(lefts)) == 1
