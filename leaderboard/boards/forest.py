@@ -71,7 +71,7 @@ def draw_forest(
         ("tied", "◆", _("not separable")),
         ("untested", "×", _("not tested")),
         ("baseline", "■", _("baseline")),
-        ("other", "○", _("other")),
+        ("other", "•", _("other")),
         ("better", "●", _("significantly better")),
         ("worse", "●", _("significantly worse")),
         ("ns", "○", _("not significant")),

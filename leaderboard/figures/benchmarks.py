@@ -180,8 +180,8 @@ def build_wins(request: FigureRequest) -> Plot:
     wins, ties, losses = map(list, zip(*(win_count[1:] for win_count in shown_counts), strict=True))
     return Plot(
         data=[
-            _count_bars("Losses", names, losses, drawing.WORSE, sign=-1),
-            _count_bars("Wins", names, wins, drawing.BETTER),
+            _count_bars("Losses", names, losses, drawing.PURPLE, sign=-1),
+            _count_bars("Wins", names, wins, drawing.BLUE),
             *([_count_bars("Ties", names, ties, drawing.GREY)] if any(ties) else []),
         ],
         layout=drawing.bar_layout(

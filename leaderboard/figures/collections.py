@@ -7,25 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.collections.profiles import (
-    EDGES,
-    QUANTILES,
-    TOKENISATION,
-    LengthDistribution,
-    doublings,
-    shares,
-)
+from evaluation.collections.profiles import EDGES, QUANTILES, TOKENISATION, LengthDistribution, doublings, shares
 from leaderboard.boards.dataset_details import has_public_documents
 from leaderboard.boards.model import Row
 from leaderboard.figures import drawing
 from leaderboard.figures.drawing import area_trace, go, line_trace
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
-from leaderboard.results.profiles.public import (
-    OverlapMatrix,
-    collection_lengths,
-    public_overlaps,
-    retrieved_lengths,
-)
+from leaderboard.results.profiles.public import OverlapMatrix, collection_lengths, public_overlaps, retrieved_lengths
 from leaderboard.results.profiles.store import DEPTH
 
 #: Maximum number of systems in a picture.

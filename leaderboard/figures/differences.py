@@ -50,13 +50,12 @@ class _Style(NamedTuple):
 
 
 SIGNIFICANTLY_BETTER = _Style(gettext_lazy("significantly better"), drawing.BETTER, "circle")
-UNCORRECTED = _Style(gettext_lazy("significant only before Holm correction"), drawing.BETTER, "circle-open")
+UNCORRECTED = _Style(gettext_lazy("significant only before Holm correction"), drawing.GREY, "circle-open")
 NOT_SIGNIFICANT = _Style(gettext_lazy("not significant"), drawing.GREY, "circle-open")
-UNCORRECTED_WORSE = _Style(gettext_lazy("worse only before Holm correction"), drawing.WORSE, "circle-open")
 SIGNIFICANTLY_WORSE = _Style(gettext_lazy("significantly worse"), drawing.WORSE, "circle")
 UNTESTED = _Style(gettext_lazy("not tested"), drawing.GREY, "x-thin")
 #: Outcomes in the order of the legend.
-OUTCOMES = (SIGNIFICANTLY_BETTER, UNCORRECTED, NOT_SIGNIFICANT, UNCORRECTED_WORSE, SIGNIFICANTLY_WORSE, UNTESTED)
+OUTCOMES = (SIGNIFICANTLY_BETTER, UNCORRECTED, NOT_SIGNIFICANT, SIGNIFICANTLY_WORSE, UNTESTED)
 
 
 class _Difference(NamedTuple):
@@ -85,7 +84,7 @@ class _Difference(NamedTuple):
             if not differs(self.certainty):
                 return NOT_SIGNIFICANT
             if self.certainty.is_lost_by_correction:
-                return UNCORRECTED if is_better else UNCORRECTED_WORSE
+                return UNCORRECTED
             return SIGNIFICANTLY_BETTER if is_better else SIGNIFICANTLY_WORSE
         if self.better is not None and is_better:
             return SIGNIFICANTLY_BETTER if self.better else NOT_SIGNIFICANT
@@ -148,8 +147,10 @@ def _system_differences(board: Board, column: str, *, is_filtered: bool) -> Plot
 
 def _finding(baseline: str, differences: Sequence[_Difference]) -> str:
     """Return a sentence that counts tested systems significantly better than the baseline, empty without tests."""
-    outcomes = [difference.outcome for difference in differences if not difference.is_reported]
-    better, lost = outcomes.count(SIGNIFICANTLY_BETTER), outcomes.count(UNCORRECTED)
+    tested = [difference for difference in differences if not difference.is_reported]
+    outcomes = [difference.outcome for difference in tested]
+    better = outcomes.count(SIGNIFICANTLY_BETTER)
+    lost = sum(difference.outcome == UNCORRECTED and difference.sign == "up" for difference in tested)
     if not outcomes or UNTESTED in outcomes:
         return ""
     facts = {"better": better, "tested": len(outcomes), "baseline": baseline, "lost": lost}
@@ -238,10 +239,11 @@ def _draw(
     explanation = " Lines are 95% confidence intervals." if any(ends) else ""
     if outcomes & {SIGNIFICANTLY_BETTER, SIGNIFICANTLY_WORSE}:
         explanation += f" Filled points are significantly better (green) or worse (orange) than {subject.baseline}."
-    if outcomes & {UNCORRECTED, UNCORRECTED_WORSE}:
-        explanation += " " + _("Green and orange rings are significant only before Holm correction.")
+    if UNCORRECTED in outcomes:
+        explanation += " " + _("Dashed lines are significant only before Holm correction.")
     if UNTESTED in outcomes:
-        explanation += " " + _("Crosses are not tested.")
+        reason = _("Crosses are not tested: with hidden judgments, only better systems are.")
+        explanation += " " + (reason if subject.threshold else _("Crosses are not tested."))
     band = {"type": "rect", "x0": 0.0, "x1": subject.threshold, "yref": "paper", "y0": 0, "y1": 1, **_BAND}
     if subject.threshold:
         explanation += " " + _("In the band, differences are not significant.")
@@ -265,7 +267,7 @@ def _outcome_traces(series: _Series, names: Sequence[str], number_format: str) -
     """Return the points of one series with a trace for each outcome, and their values at the right edge."""
     pairs = list(zip(names, series.differences, strict=True))
     traces = [
-        _points(outcome, members, number_format, drawing.MUTED_INK)
+        (_dashed_points if outcome == UNCORRECTED else _points)(outcome, members, number_format, drawing.MUTED_INK)
         for outcome in OUTCOMES
         if (members := [pair for pair in pairs if pair[1].outcome == outcome])
     ]
@@ -315,6 +317,24 @@ def _points(style: _Style, pairs: Sequence[tuple[str, _Difference]], number_form
         marker={"color": style.color, "symbol": style.symbol, "size": 11, "line": line},
         meta={"links": [difference.link for difference in differences if difference.link]},
         hovertemplate="%{y}<br>%{text}, %{fullData.name}<extra></extra>",
+    )
+
+
+def _dashed_points(
+    style: _Style, pairs: Sequence[tuple[str, _Difference]], number_format: str, bar_color: str
+) -> go.Scatter:
+    """Return the trace of `_points` with dashed intervals, which Plotly's error bars do not support.
+
+    Each difference has four points: the ends of its interval, the mark between them, and a gap in the line.
+    """
+    trace = _points(style, [pair for pair in pairs for _number in range(4)], number_format, bar_color)
+    values = [(difference.value, difference.ends or (difference.value,) * 2) for _name, difference in pairs]
+    return trace.update(
+        mode="lines+markers",
+        x=[x for value, (low, high) in values for x in (low, value, high, None)],
+        error_x=None,
+        line={"color": bar_color, "width": 1.3, "dash": "4px,3px"},
+        marker={"size": [0, 11, 0, 0] * len(pairs), "opacity": 1},
     )
 
 

@@ -113,8 +113,10 @@ def _format_quantity(number: float) -> str:
 INK = "var(--ink)"
 MUTED_INK = "var(--ink-soft)"
 PAPER = "var(--paper)"
-#: Better and worse, also wins and losses, in the hues of the boards; always combined with a sign.
+#: Significantly better and worse after correction, in the hues of the boards; always combined with a sign.
 BETTER, WORSE = "var(--figure-better)", "var(--figure-worse)"
+#: The best system and those not separable from it, in the hues of the plot on a board's first screen.
+BEST, TIED = "var(--link)", "var(--tied)"
 
 BLUE = "var(--figure-blue)"
 ORANGE = "var(--figure-orange)"

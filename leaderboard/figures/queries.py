@@ -21,7 +21,7 @@ from leaderboard.comparison.queries.collection import (
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
 from leaderboard.figures import drawing
-from leaderboard.figures.drawing import BETTER, BLUE, GREY, INK, WORSE, area_trace, go, line_trace
+from leaderboard.figures.drawing import BLUE, GREY, INK, PURPLE, area_trace, go, line_trace
 from leaderboard.figures.model import Figure, FigureRequest, Plot, SubjectNotFound, Table
 from leaderboard.models import Dataset, Visibility
 from leaderboard.results.board_rows.entry_rows import SCORED
@@ -292,8 +292,8 @@ def build_differences(request: FigureRequest) -> Plot:
             ("Query", names), ("Place", ranks, "d"), (f"Δ {measure}", differences, "+.4f"), links=links
         ),
         caption=f"{measure} of {second} minus that of {first} on each of the {len(sorted_queries):,} judged queries of "
-        f"{dataset.name}: {result.wins:,} won by {second} (green), {result.ties:,} tied, {result.losses:,} lost "
-        "(orange). Single queries are not tested. Point at a bar to see its query.",
+        f"{dataset.name}: {result.wins:,} won by {second} (blue), {result.ties:,} tied, {result.losses:,} lost "
+        "(purple). Single queries are not tested. Point at a bar to see its query.",
         subtitle=f"{dataset.name}, {measure}: {second} minus {first}",
         notes=notes,
     )
@@ -355,8 +355,8 @@ def _evenly_spaced(total: int) -> tuple[range, list[str]]:
 def _bars(
     differences: Sequence[float], ranks: Sequence[int], measure: str, *, orientation: str = "v", **options: Any
 ) -> go.Bar:
-    """Return bars colored by the sign and the measure's direction. Single queries are not tested."""
-    colors = [BETTER if (value > 0) != (better(measure) == "lower") else WORSE for value in differences]
+    """Return bars colored by the sign and the measure's direction, in hues of untested differences."""
+    colors = [BLUE if (value > 0) != (better(measure) == "lower") else PURPLE for value in differences]
     lengths = [round(value, 6) for value in differences]
     x, y = (lengths, ranks) if orientation == "h" else (ranks, lengths)
     return go.Bar(x=x, y=y, orientation=orientation, marker={"color": colors, "line_width": 0}, **options)

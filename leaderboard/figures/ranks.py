@@ -44,7 +44,7 @@ def _ranked_rows(board: Board) -> list[_RankedRow]:
 
 
 def build(request: FigureRequest) -> Plot:
-    """Draw the possible ranks of each system as a bar, in rank order, with a mark at the system's rank."""
+    """Draw the possible ranks of each system as a line, in rank order, with a mark at the system's rank."""
     board = request.dataset_page.board
     ranked_rows = _ranked_rows(board)
     if not ranked_rows:
@@ -58,10 +58,10 @@ def build(request: FigureRequest) -> Plot:
     axis = {"title_text": "rank", "range": [0.4, last_rank + 0.6], "tick0": 1, "dtick": -(-last_rank // 10)}
     facts = {"measure": board.measure, "board": drawing.inline_title(board)}
     withheld = _("Rank ranges are not published, to protect the hidden judgments.")
-    explanation = withheld if is_hidden else _("Bars extend over the ranks that the tests of all pairs leave open.")
+    explanation = withheld if is_hidden else _("Lines extend over the ranks that the tests of all pairs leave open.")
     separable = [None if ranked.row.rank == 1 else "no" if ranked.is_tied else "yes" for ranked in shown]
     return Plot(
-        data=[*([] if is_hidden else [_range_bars(shown, names, texts)]), *_rank_marks(shown, names)],
+        data=[*([] if is_hidden else [_range_lines(shown, names, texts)]), *_rank_marks(shown, names)],
         layout=drawing.bar_layout(names, xaxis=axis),
         table=Table.from_columns(
             ("System", names),
@@ -97,30 +97,27 @@ def _finding(ranked_rows: Sequence[_RankedRow]) -> str:
     return text % {"best": best, "count": count}
 
 
-def _range_bars(ranked_rows: Sequence[_RankedRow], names: Sequence[str], texts: Sequence[str]) -> go.Bar:
-    """Return bars from the first to the last possible rank, and short bars for single ranks."""
-    return go.Bar(
-        orientation="h",
-        name=_("possible ranks"),
-        y=list(names),
-        base=[ranked.low - 0.3 for ranked in ranked_rows],
-        x=[round(ranked.high - ranked.low + 0.6, 1) for ranked in ranked_rows],
-        customdata=list(texts),
+def _range_lines(ranked_rows: Sequence[_RankedRow], names: Sequence[str], texts: Sequence[str]) -> go.Scatter:
+    """Return lines from the first to the last possible rank, and short lines for single ranks."""
+    return drawing.line_trace(
+        _("possible ranks"),
+        [x for ranked in ranked_rows for x in (ranked.low - 0.3, ranked.high + 0.3, None)],
+        [name for name in names for _number in range(3)],
+        {"color": drawing.GREY, "width": 3},
+        customdata=[text for text in texts for _number in range(3)],
         hovertemplate="%{y}<br>possible ranks: %{customdata}<extra></extra>",
         opacity=0.7,  # of the trace, so that its legend has it too
-        marker={"color": drawing.BLUE, "line_width": 0},
-        width=0.25,
     )
 
 
 def _rank_marks(ranked_rows: Sequence[_RankedRow], names: Sequence[str]) -> list[go.Scatter]:
     """Return a trace of marks for each role, as in the plot on a board's first screen."""
     traces = []
-    for role, label, color, symbol in (
-        ("best", _("best"), drawing.BETTER, "circle"),
-        ("tied", _("not separable from best"), drawing.ORANGE, "diamond"),
-        ("baseline", _("baseline"), drawing.GREY, "square"),
-        ("other", _("other"), drawing.INK, "circle-open"),
+    for role, label, color, symbol, size in (
+        ("best", _("best"), drawing.BEST, "circle", 11),
+        ("tied", _("not separable from best"), drawing.TIED, "diamond", 12),
+        ("baseline", _("baseline"), drawing.GREY, "square", 10),
+        ("other", _("other"), drawing.GREY, "circle", 7),
     ):
         pairs = zip(names, ranked_rows, strict=True)
         if members := [(name, ranked.row) for name, ranked in pairs if ranked.role == role]:
@@ -129,7 +126,7 @@ def _rank_marks(ranked_rows: Sequence[_RankedRow], names: Sequence[str]) -> list
                 name=label,
                 x=[row.rank for _name, row in members],
                 y=[name for name, _row in members],
-                marker={"color": color, "symbol": symbol, "size": 10},
+                marker={"color": color, "symbol": symbol, "size": size},
                 meta={"links": [drawing.system_url(row) for _name, row in members]},
                 hovertemplate="%{y}<br>rank %{x}<extra></extra>",
             )

@@ -422,7 +422,7 @@ def test_the_figure_draws_the_differences_from_the_largest_down(slugs: tuple[str
     assert plot.layout["xaxis"]["title"]["text"] == "Δ nDCG@10 (better →)"
     links = plot.data[0]["meta"]["links"]
     assert links == list(plot.table.links) == [f"/datasets/tiny/queries/{name}/" for name in column(plot, "Query")]
-    assert "2 won by newcomer (green), 0 tied, 0 lost (orange)" in plot.caption
+    assert "2 won by newcomer (blue), 0 tied, 0 lost (purple)" in plot.caption
     Dataset.objects.update(hidden=True)
     hidden = drawn("query-differences", f"dataset=tiny&system={slugs[0]}&system={slugs[1]}")
     assert hidden.data == []

@@ -71,10 +71,16 @@ def test_a_difference_that_is_significant_without_correction_only_has_its_own_ma
     monkeypatch.setattr(EntryCertainty, "is_lost_by_correction", lost)
     plot = drawn("deltas", f"dataset={board.slug}")
     marks = {one["name"]: (one["marker"]["color"], one["marker"]["symbol"]) for one in plot.data[:-1]}
-    assert marks["significant only before Holm correction"] == (BETTER, "circle-open")
+    assert marks["significant only before Holm correction"] == (GREY, "circle-open"), "green and orange are significant"
     assert marks["not significant"] == (GREY, "circle-open")
-    assert marks["worse only before Holm correction"] == (WORSE, "circle-open")
-    assert "Green and orange rings are significant only before Holm correction." in plot.caption
+    lost, other = (trace(plot, name) for name in ("significant only before Holm correction", "not significant"))
+    assert (lost["mode"], lost["line"]["dash"]) == ("lines+markers", "4px,3px")
+    assert not lost.get("error_x")
+    assert (lost["y"][::4], lost["marker"]["size"]) == (["Second", "Last"], [0, 11, 0, 0] * 2)
+    low, high = (column(plot, head)[1] for head in ("95% from", "to"))
+    assert lost["x"][:4] == [pytest.approx(low, abs=1e-4), 0.2, pytest.approx(high, abs=1e-4), None]
+    assert (other["mode"], other["y"]) == ("markers", ["Same"])
+    assert "Dashed lines are significant only before Holm correction." in plot.caption
     assert plot.finding == (
         "1 of 4 tested systems is significantly better than BM25 after correction, and 1 only before it"
     )
@@ -98,6 +104,7 @@ def test_over_hidden_judgments_a_difference_has_the_color_of_the_board_and_no_in
     [band] = plot.layout["shapes"]
     assert (band["x0"], band["x1"]) == (0.0, least)
     assert "In the band, differences are not significant." in plot.caption
+    assert "Crosses are not tested: with hidden judgments, only better systems are." in plot.caption
 
 
 def test_the_axis_includes_the_least_significant_difference() -> None:

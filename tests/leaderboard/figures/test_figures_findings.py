@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from leaderboard.figures.drawing import BEST, GREY, TIED
 from leaderboard.figures.pareto import MAX_MARK, MIN_MARK, SMALL_MARK
 from leaderboard.figures.registry import FIGURES
 from leaderboard.models import Entry
@@ -126,7 +127,7 @@ def test_without_model_sizes_all_marks_are_usual_ones() -> None:
     assert plot.finding == "docT5query scores best under 5,000 ms among these 9 systems"
 
 
-def test_ranks_are_bars_over_the_ranks_that_tests_leave_open(client: Client) -> None:
+def test_ranks_are_marks_on_lines_over_the_ranks_that_tests_leave_open(client: Client) -> None:
     dataset = make_board()
     assert drawn("rank-ranges", f"dataset={dataset.slug}").data == []
     assert 'id="figure-rank-ranges"' not in client.get(f"/datasets/{dataset.slug}/").content.decode()
@@ -138,13 +139,20 @@ def test_ranks_are_bars_over_the_ranks_that_tests_leave_open(client: Client) -> 
         ("BM25", 3, "3", "yes"),
         ("Last", 4, "4", "yes"),
     ]
-    bars = plot.data[0]
-    assert bars["opacity"] == 0.7, "the legend has the opacity of a trace, and not that of its marks"
+    lines = plot.data[0]
+    assert lines["opacity"] == 0.7, "the legend has the opacity of a trace, and not that of its marks"
     assert plot.layout["yaxis"]["dtick"] == 1, "no name is left out"
-    assert (bars["base"], bars["x"]) == ([0.7, 0.7, 2.7, 3.7], [1.6, 1.6, 0.6, 0.6])
+    assert lines["x"] == [0.7, 2.3, None, 0.7, 2.3, None, 2.7, 3.3, None, 3.7, 4.3, None]
+    assert lines["y"][::3] == column(plot, "System")
     roles = {"best": "First", "not separable from best": "Second", "baseline": "BM25", "other": "Last"}
     assert {role: trace(plot, role)["y"] for role in roles} == {role: [name] for role, name in roles.items()}
-    assert trace(plot, "not separable from best")["marker"]["symbol"] == "diamond"
+    marks = {role: (trace(plot, role)["marker"]["color"], trace(plot, role)["marker"]["symbol"]) for role in roles}
+    assert marks == {
+        "best": (BEST, "circle"),
+        "not separable from best": (TIED, "diamond"),
+        "baseline": (GREY, "square"),
+        "other": (GREY, "circle"),
+    }, "as on the first screen of the board; green and orange are for significant differences"
     assert plot.finding == "1 system cannot be separated from First"
     assert drawn("rank-ranges", f"dataset={dataset.slug}&architecture=dense").finding == ""
     assert 'id="figure-rank-ranges"' in client.get(f"/datasets/{dataset.slug}/?columns=ranks").content.decode()
@@ -165,7 +173,7 @@ def test_ranks_over_hidden_judgments_have_no_ranges() -> None:
         score(hidden, name, baseline=name == "BM25", ndcg=value)
     plot = drawn("rank-ranges", f"dataset={hidden.slug}")
     assert "Possible ranks" not in plot.table.heads
-    assert all(one["type"] == "scatter" for one in plot.data), "marks and no bars"
+    assert {one["mode"] for one in plot.data} == {"markers"}, "no lines"
     assert column(plot, "Separable from the best") == [None, "no", "yes"]
     assert "not published" in plot.caption
 

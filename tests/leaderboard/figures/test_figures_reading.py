@@ -14,7 +14,22 @@ import pytest
 from django.conf import settings
 
 from leaderboard.comparison.queries.collection import Difficulty
-from leaderboard.figures.drawing import FULL_SCALE, INK, PAPER, SCALE, linear_axis, linear_ticks, log_axis
+from leaderboard.figures.drawing import (
+    BEST,
+    BETTER,
+    FULL_SCALE,
+    GREY,
+    INK,
+    MUTED_INK,
+    PAPER,
+    SCALE,
+    TIED,
+    WORSE,
+    linear_axis,
+    linear_ticks,
+    log_axis,
+    name_axes,
+)
 from leaderboard.figures.labels import NARROW, label_points
 from leaderboard.figures.queries import _difficulty_traces
 from leaderboard.models import Benchmark, BenchmarkMember, Entry, System
@@ -146,13 +161,30 @@ def test_the_lowest_cells_of_heat_maps_differ_from_the_background_and_from_highe
     assert contrast(colors[FULL_SCALE[0][1]], colors[FULL_SCALE[1][1]]) >= 1.05
 
 
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_marks_differ_from_the_background(scheme: int) -> None:
+    colors = {name: both[scheme] for name, both in tokens().items()}
+    for color in (BEST, TIED, BETTER, WORSE, GREY, MUTED_INK):
+        assert contrast(colors[color], colors[PAPER]) >= 4.5, color
+
+
+def test_shortened_names_that_are_equal_have_ids() -> None:
+    names = ["which masks protect nurses best", "which masks protect visitors best", "short"]
+    wide, narrow, widest = (axis["ticktext"] for axis in name_axes(names, None, ["q1", "q2", "q3"]))
+    assert narrow == ["which masks… (q1)", "which masks… (q2)", "short"]
+    assert (len(set(wide)), widest) == (3, names)
+    assert name_axes(names)[1]["ticktext"] == ["which masks prote…"] * 2 + ["short"]
+
+
 @pytest.mark.django_db
 def test_texts_on_coloured_ground_have_a_colour_that_can_be_told_from_it() -> None:
     load_reported()
     cells = drawn("head-to-head", "benchmark=beir").data[0]
     assert (cells["insidetextfont"]["color"], cells["marker"]["colorscale"]) == (INK, SCALE)
     known = tokens()
-    for bars in drawn("wins", "benchmark=beir").data:
+    plot = drawn("wins", "benchmark=beir")
+    assert not {BETTER, WORSE} & {bars["marker"]["color"] for bars in plot.data}, "single datasets are not tested"
+    for bars in plot.data:
         text, ground = bars["insidetextfont"]["color"], bars["marker"]["color"]
         for scheme in (0, 1):
             assert contrast(known[text][scheme], known[ground][scheme]) >= ENOUGH, (bars["name"], scheme)
