@@ -470,18 +470,17 @@ class ChartPoint(NamedTuple):
 
 
 def traces_by_architecture(
-    points: Sequence[ChartPoint], *, priority: Sequence[int] = (), log_x: bool = False
+    points: Sequence[ChartPoint], labeled: Sequence[int] | None = None, *, line: Sequence[int] = (), log_x: bool = False
 ) -> tuple[list[go.Scatter], dict[str, Any]]:
     """Return one trace of points per architecture, and the layout options of their labels.
 
-    Baselines have a ring, and are larger among points of the usual size. The names at the positions in `priority` are
-    placed before the others.
+    Baselines have a ring, and are larger among points of the usual size. All points have names, or those at the
+    positions in `labeled`. `line` has the positions of the points that a stepped line connects.
     """
     names, coordinates = [point.name for point in points], [(point.x, point.y) for point in points]
     ends = [point.ends or (point.y, point.y) for point in points] if any(point.ends for point in points) else ()
-    labels = label_points(
-        names, coordinates, priority=priority, log_x=log_x, ends=ends, sizes=[point.size for point in points]
-    )
+    shown, mark_sizes = range(len(points)) if labeled is None else labeled, [point.size for point in points]
+    labels = label_points(names, coordinates, shown, lines=[line], log_x=log_x, ends=ends, sizes=mark_sizes)
     traces = []
     for architecture, name in architecture_choices():
         mark = ARCHITECTURE.get(architecture, ARCHITECTURE["other"])

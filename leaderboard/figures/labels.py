@@ -1,20 +1,21 @@
 """Placement of names next to the points of a chart.
 
-Labels never overlap. A name that does not fit next to its point is placed further away and connected by a line; if
-there are many points, some names are only in the table.
+Labels never overlap each other, points, or lines. A name that does not fit next to its point is placed further away and
+connected by a line; if there are many names, some are only in the table.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from leaderboard.boards.system.depth import LabelBox
 
 #: Usual height of a picture inside its axes, line height, gap next to a point, and widths of a small letter and other
 #: characters in a wide typeface, in pixels.
-HEIGHT, LINE_HEIGHT, GAP, SMALL_LETTER_WIDTH, LETTER_WIDTH = 375.0, 15.0, 7.0, 7.0, 8.7
+HEIGHT, LINE_HEIGHT, GAP, SMALL_LETTER_WIDTH, LETTER_WIDTH = 360.0, 16.0, 7.0, 7.0, 8.7
 
 
 #: Diameter of a usual point in pixels.
@@ -43,42 +44,37 @@ WIDE, NARROW = PictureWidth(660.0, 12.0, 1.0, 1.0), PictureWidth(290.0, 4.0, 0.9
 Offset = tuple[float, float, float, float]
 #: Plotly's words for the positions next to a point, in order of preference.
 POSITIONS: dict[str, Offset] = {
-    "middle right": (0.0, -0.5, GAP, 0.0),
     "top center": (-0.5, -1.0, 0.0, -GAP),
+    "top right": (0.0, -1.0, 0.7 * GAP, -0.3 * GAP),
+    "top left": (-1.0, -1.0, -0.7 * GAP, -0.3 * GAP),
+    "middle right": (0.0, -0.5, GAP, 0.0),
     "bottom center": (-0.5, 0.0, 0.0, GAP),
     "middle left": (-1.0, -0.5, -GAP, 0.0),
-    "top right": (0.0, -1.0, 0.7 * GAP, -0.3 * GAP),
     "bottom right": (0.0, 0.0, 0.7 * GAP, 0.3 * GAP),
-    "top left": (-1.0, -1.0, -0.7 * GAP, -0.3 * GAP),
     "bottom left": (-1.0, 0.0, -0.7 * GAP, 0.3 * GAP),
 }
 #: More distant label positions, the nearest first: horizontal offset of the text's start (right of the point)
 #: or end (left of it), and vertical offset, in pixels.
-FAR_OFFSETS = [(side, row * 16) for row in (-1, 1, -2, 2, -3, 3, -4, 4, -5, 5, -6, 6, -7, 7) for side in (26, -26)]
-#: Maximum number of points for which every name may be placed further away; beyond it only leading names are.
-MAX_FAR_POINTS = 25
-#: Positions for points on a line, which occupies their right side.
-ABOVE_FIRST = sorted(POSITIONS, key=lambda position: not position.startswith("top"))
-#: Maximum characters of a leading name for which the picture is too narrow.
-MAX_SHORT_NAME = 14
+FAR_OFFSETS = [(side, row * 16) for row in (-1, 1, -2, 2, -3, 3, -4, 4) for side in (26, -26)]
+#: Maximum number of names that may be placed further away, or shortened to as many characters as follow.
+MAX_FAR_NAMES, MAX_SHORT_NAME = 25, 14
 
 
 def label_points(
     names: Sequence[str],
     points: Sequence[tuple[float, float]],
+    labeled: Sequence[int],
     *,
-    priority: Sequence[int] = (),
+    lines: Sequence[Sequence[int]] = (),
     log_x: bool = False,
     ends: Sequence[tuple[float, float]] = (),
     sizes: Sequence[float] = (),
-    allow_far: bool = True,
 ) -> list[dict[str, Any]]:
     """Return the options of each label: `text`, `textposition`, and the offset `far` if it is further away.
 
-    `narrow` has the same options for phones. Labels never overlap; one that does not fit has an empty text. The names
-    at the positions in `priority` are placed first, and shortened if they do not fit. `ends` has the interval of every
-    point, or is empty; `sizes` has the diameters of their marks. If `allow_far`, labels may be further away, which
-    requires `far_labels` in the layout.
+    `narrow` has the same options for phones. Only the names at the positions `labeled` are placed, in this order; one
+    that does not fit has an empty text. `lines` are the numbers of the points that a stepped line connects. `ends` has
+    the interval of every point, or is empty; `sizes` has the diameters of their marks. The layout needs `far_labels`.
     """
     x_shares = _axis_positions([math.log10(x) if log_x else x for x, _ in points])
     y_shares = _axis_positions([*(y for _, y in points), *(end for pair in ends for end in pair)])
@@ -94,48 +90,65 @@ def label_points(
             for (x, y), extra in zip(centers, extras, strict=False)
             for half in [GAP - 1 + 0.8 * extra]
         ]
+        for line in filter(None, lines):
+            occupied_boxes += _step_boxes([centers[number] for number in line], picture.width)
         intervals = zip(y_positions[len(points) :: 2], y_positions[len(points) + 1 :: 2], strict=True)
         interval_boxes = [
             LabelBox(x - 2, min(pair), x + 2, max(pair)) for (x, _), pair in zip(centers, intervals, strict=False)
         ]
         labels: list[dict[str, Any]] = [{"text": "", "textposition": "middle right"} for _ in names]
-        for number in dict.fromkeys([*priority, *range(len(names))]):
-            is_leading = number in priority
-            may_be_far = allow_far and (is_leading or len(names) <= MAX_FAR_POINTS)
+        fixed_count = len(occupied_boxes)
+        for number in dict.fromkeys(labeled):
             other_boxes = [box for position, box in enumerate(occupied_boxes) if position != number]
-            candidates = _label_candidates(names[number], is_leading=is_leading, allow_far=may_be_far)
-            for offset, label, may_cross in candidates:
+            for offset, label, may_cross in _label_candidates(names[number], is_roomy=len(labeled) <= MAX_FAR_NAMES):
                 # Plotly enlarges the mark's size by a quarter when it places a text next to it.
                 scale = 1.0 if "far" in label else 1.0 + 1.25 * extras[number] / GAP
                 width = picture.letters * text_width(label.get("text", names[number]))
                 left = centers[number][0] + offset[0] * width + offset[2] * scale
                 top = centers[number][1] + offset[1] * LINE_HEIGHT + offset[3] * scale
                 box = LabelBox(left, top, left + width, top + LINE_HEIGHT)
-                is_inside = box.left >= 0 and box.right <= picture.width + picture.overhang
-                is_inside = is_inside and box.top >= -10 and box.bottom <= HEIGHT + 5
+                is_inside = (
+                    0 <= left <= picture.width + picture.overhang - width and -10 <= top <= HEIGHT + 5 - LINE_HEIGHT
+                )
                 obstacles = other_boxes if may_cross else [*other_boxes, *interval_boxes]
-                if is_inside and not any(map(box.overlaps, obstacles)):
+                connector = _connector_boxes(centers[number], label.get("far", (0.0, 0.0)))
+                is_crossing = any(one.overlaps(other) for one in connector for other in occupied_boxes[fixed_count:])
+                if is_inside and not is_crossing and not any(map(box.overlaps, obstacles)):
                     labels[number] |= label
-                    occupied_boxes.append(box)
+                    occupied_boxes += [box, *connector]
                     break
         return labels
 
     return [{**wide, "narrow": narrow} for wide, narrow in zip(fit_labels(WIDE), fit_labels(NARROW), strict=True)]
 
 
-def _label_candidates(name: str, *, is_leading: bool, allow_far: bool) -> Iterator[tuple[Offset, dict[str, Any], bool]]:
+def _step_boxes(corners: Sequence[tuple[float, float]], right_edge: float) -> Iterator[LabelBox]:
+    """Yield the area of a stepped line, which is horizontal and then vertical, from each point to the next."""
+    for (x, y), (next_x, next_y) in pairwise([*corners, (right_edge, corners[-1][1])]):
+        yield LabelBox(x, y - 1, next_x, y + 1)
+        yield LabelBox(next_x - 1, min(y, next_y), next_x + 1, max(y, next_y))
+
+
+def _connector_boxes(center: tuple[float, float], offset: tuple[float, float]) -> list[LabelBox]:
+    """Return areas along the line from near a point to a label further away; empty without an `offset`."""
+    (x, y), (x_offset, y_offset) = center, offset
+    spots = [(x + share / 8 * x_offset, y + share / 8 * y_offset) for share in range(2, 8)]
+    return [LabelBox(left - 1, top - 1, left + 1, top + 1) for left, top in spots] if any(offset) else []
+
+
+def _label_candidates(name: str, *, is_roomy: bool) -> Iterator[tuple[Offset, dict[str, Any], bool]]:
     """Yield the possible positions of a label by preference, with its options, and whether it may cross intervals.
 
-    A leading name prefers positions above its point. It crosses an interval, or is shortened, rather than omitted.
+    If the picture `is_roomy`, a name is further away, crosses an interval, or is shortened rather than omitted.
     """
-    for position in ABOVE_FIRST if is_leading else POSITIONS:
-        yield POSITIONS[position], {"text": name, "textposition": position}, False
-    for x_offset, y_offset in FAR_OFFSETS if allow_far else ():
+    for position, offset in POSITIONS.items():
+        yield offset, {"text": name, "textposition": position}, False
+    for x_offset, y_offset in FAR_OFFSETS if is_roomy else ():
         yield (-1.0 if x_offset < 0 else 0.0, -0.5, x_offset, y_offset), {"far": (x_offset, y_offset)}, False
     short_name = name if len(name) <= MAX_SHORT_NAME else f"{name[: MAX_SHORT_NAME - 1]}…"
-    for text in (name, short_name) if is_leading else ():
-        for position in ABOVE_FIRST:
-            yield POSITIONS[position], {"text": text, "textposition": position}, True
+    for text in (name, short_name) if is_roomy else ():
+        for position, offset in POSITIONS.items():
+            yield offset, {"text": text, "textposition": position}, True
 
 
 def text_width(name: str) -> float:

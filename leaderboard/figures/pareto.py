@@ -14,16 +14,7 @@ from leaderboard.boards.columns.reported import figure_key
 from leaderboard.boards.model import EFFICIENCY, Board, Column, Row
 from leaderboard.core.text.numbers import format_quantity
 from leaderboard.figures import drawing
-from leaderboard.figures.drawing import (
-    BLUE,
-    GREY,
-    MUTED_INK,
-    capitalize_first,
-    go,
-    linear_axis,
-    log_axis,
-    lowercase_first,
-)
+from leaderboard.figures.drawing import capitalize_first, go, linear_axis, log_axis, lowercase_first
 from leaderboard.figures.model import Figure, FigureChoice, FigureRequest, Plot, Table
 from leaderboard.models import Dataset
 from leaderboard.results.board_rows.entry_rows import REPORTED, SCORED
@@ -138,17 +129,18 @@ def build(request: FigureRequest) -> Plot:
     x_axis = log_axis(f"{costs.title}, log scale", [point.x for point in points])
     heights = [y for point in points for y in (point.y, *(point.ends or ()))]
     y_axis = linear_axis(capitalize_first(scored_rows.title), heights)
-    baselines = [number for number, point in enumerate(points) if point.row.entry.is_baseline]
-    traces, labels = drawing.traces_by_architecture(points, priority=[*frontier_numbers, *baselines], log_x=True)
+    baselines = [point for point in points if point.row.entry.is_baseline]
+    pins = [number for number, point in enumerate(points) if point.row.entry.slug in request.state.pins]
+    labeled = [*pins, *reversed(frontier_numbers)]
+    traces, labels = drawing.traces_by_architecture(points, labeled, line=frontier_numbers, log_x=True)
     frontier_traces = _frontier_traces([points[number] for number in frontier_numbers], x_axis, y_axis, lower=lower)
-    reference = _best_line([points[number] for number in baselines], x_axis, lower=lower)
     sizes = [model_size(point.row) for point in points]
     drawn_systems = {row.entry.slug for row in rows}
     omitted_rows = [row for row in scored_rows.rows if row.entry.slug not in drawn_systems]
     setting = "" if axis in ("parameters", *STATED_AXES) else " on this hardware"
     notes = drawing.omission_note(omitted_rows, f"no reliable {cost_name}{setting}")
     return Plot(
-        data=[*frontier_traces, *reference, *traces],
+        data=[*frontier_traces, *_best_line(baselines, x_axis, lower=lower), *traces],
         layout=go.Layout(height=440, xaxis=x_axis, yaxis=y_axis, legend_itemsizing="constant", **labels),
         chosen={"x": axis},
         table=Table.from_columns(
@@ -161,7 +153,8 @@ def build(request: FigureRequest) -> Plot:
         ),
         caption=f"{capitalize_first(scored_rows.title)} of {drawing.inline_title(scored_rows.board)} against "
         f"{lowercase_first(costs.title)}, for {drawing.count_systems(len(points))}; the shaded area is worse and costs "
-        f"more than a system on the line. {costs.origin}{_describe_sizes(sizes)}",
+        "more than a system on the line. Only systems on the line and pinned ones have names. "
+        f"{costs.origin}{_describe_sizes(sizes)}",
         subtitle=f"{scored_rows.board.title}, {scored_rows.title}; {costs.origin.rstrip('.')}",
         notes=[*notes, *([f"Also available: {'; '.join(costs.other_sources)}."] if costs.other_sources else [])],
         finding=_finding(points, frontier_numbers) if costs.title == TIMED else "",
@@ -273,8 +266,8 @@ def _frontier_traces(
     xs, ys = [*(point.x for point in best_points), right_edge], [*(point.y for point in best_points), best_points[-1].y]
     corners = [(x, y) for y, *pair in zip(ys, xs, xs[1:], strict=False) for x in pair]
     corners += [(right_edge, worst_score), (xs[0], worst_score)]
-    shade = drawing.area_trace("dominated", corners, BLUE, 0.08, showlegend=False)
-    style = {"color": MUTED_INK, "width": 1.5, "shape": "hv"}
+    shade = drawing.area_trace("dominated", corners, drawing.BLUE, 0.08, showlegend=False)
+    style = {"color": drawing.MUTED_INK, "width": 1.5, "shape": "hv"}
     return [shade, drawing.line_trace("Pareto frontier", xs[:-1], ys[:-1], style)][: len(best_points)]
 
 
@@ -284,7 +277,7 @@ def _best_line(baselines: Sequence[drawing.ChartPoint], x_axis: Mapping[str, Any
         return []
     best = (min if lower else max)(baselines, key=lambda point: point.y)
     x_range = [10**end for end in x_axis["range"]]
-    style = {"color": GREY, "width": 1.2, "dash": "5px,4px"}
+    style = {"color": drawing.GREY, "width": 1.2, "dash": "5px,4px"}
     return [drawing.line_trace(f"{best.name} (baseline)", x_range, [best.y, best.y], style)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from leaderboard.boards.model import Board, Member, Row
 from leaderboard.core.text.numbers import format_value
 from leaderboard.figures import drawing
 from leaderboard.figures.drawing import BLUE, ORANGE, PAPER, PURPLE, capitalize_first, go, linear_axis
-from leaderboard.figures.labels import label_points
+from leaderboard.figures.labels import far_labels, label_points
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.models import Entry
 from leaderboard.results.board_rows.entry_rows import CLOSED, REPORTED, SCORED, EntryRow
@@ -35,25 +36,13 @@ class _Line(NamedTuple):
     description: str
 
 
+_DAY = "results scored by Runboard are placed at the day of their publication"
+_YEAR = "reported figures are placed in the year of the system, or else of the publication that reports it"
 #: Lines of all kinds of results that have ranks.
 LINES = (
-    _Line(
-        SCORED,
-        "Scored by Runboard, by day",
-        BLUE,
-        "circle",
-        "solid",
-        "results scored by Runboard are placed at the day of their publication",
-    ),
+    _Line(SCORED, "Scored by Runboard, by day", BLUE, "circle", "solid", _DAY),
     _Line(CLOSED, "Closed APIs, by day", PURPLE, "square", "dash", "systems behind closed APIs are ranked separately"),
-    _Line(
-        REPORTED,
-        "Reported, by year",
-        ORANGE,
-        "diamond-open",
-        "dot",
-        "reported figures are placed in the year of the system, or else of the publication that reports it",
-    ),
+    _Line(REPORTED, "Reported, by year", ORANGE, "diamond-open", "dot", _YEAR),
 )
 
 
@@ -73,34 +62,40 @@ def build_progress(request: FigureRequest) -> Plot:
             f"Progress needs {MIN_DATES} different dates; the systems of this view that have a "
             f"{y_title} have {days or 'none'}."
         )
-    traces, table, texts = [], [], []
-    labels = _label_dates([point for _day, point in dated_pairs], lower=lower)
+    points = [point for _day, point in dated_pairs]
+    groups = []
     for line in LINES:
-        kind_numbers = [number for number, (_day, point) in enumerate(dated_pairs) if point.row.ranked_in == line.kind]
-        kind_points = [dated_pairs[number] for number in kind_numbers]
-        if kind_points:
-            points = [point for _day, point in kind_points]
-            best_numbers = drawing.running_best([point.y for point in points], lower=lower)
-            traces += _draw_traces(line, points, best_numbers, [labels[number] for number in kind_numbers])
-            texts.append(line.description)
-            for number, (day, point) in enumerate(kind_points):
-                table.append((point.name, day, point.y, "yes" if number in best_numbers else "no"))
-    names, dates, scores, best_flags = zip(*table, strict=True)
+        if numbers := [number for number, point in enumerate(points) if point.row.ranked_in == line.kind]:
+            best = drawing.running_best([points[number].y for number in numbers], lower=lower)
+            groups.append((line, numbers, [numbers[position] for position in best]))
+    best_numbers = [best for _line, _numbers, best in groups]
+    names, pins = [point.name for point in points], request.state.pins
+    coordinates = [(date.fromisoformat(point.x).toordinal(), point.y) for point in points]
+    pinned_numbers = [number for number, point in enumerate(points) if point.row.entry.slug in pins]
+    labels = label_points(names, coordinates, [*pinned_numbers, *chain(*best_numbers)], lines=best_numbers)
+    order = [number for _line, numbers, _best in groups for number in numbers]
+    texts = [line.description for line, _numbers, _best in groups]
+    scores = [points[number].y for number in order]
     drawn_rows = {id(point.row) for _day, point in dated_pairs}
     omitted_rows = [row for row in rows if id(row) not in drawn_rows]
     has_finding = not (request.state.filtered or omitted_rows or len(texts) > 1)
     return Plot(
-        data=traces,
+        data=[trace for group in groups for trace in _draw_traces(*group, points, labels)],
         layout=go.Layout(
-            height=400,
+            height=420,
             xaxis=_date_axis([day for day, _point in dated_pairs]),
             yaxis=linear_axis(capitalize_first(y_title), scores),
+            **far_labels(names, [(point.x, point.y) for point in points], labels),
         ),
         table=Table.from_columns(
-            ("System", names), ("Date", dates), (y_title, scores, number_format), ("Best at that date", best_flags)
+            ("System", [names[number] for number in order]),
+            ("Date", [dated_pairs[number][0] for number in order]),
+            (y_title, scores, number_format),
+            ("Best at that date", ["yes" if number in chain(*best_numbers) else "no" for number in order]),
         ),
         caption=f"{capitalize_first(y_title)} of {drawing.inline_title(board)} over time, for "
-        f"{drawing.count_systems(len(dated_pairs))}; lines show the best so far. {capitalize_first('; '.join(texts))}.",
+        f"{drawing.count_systems(len(dated_pairs))}; lines show the best so far. Only systems on a line and "
+        f"pinned ones have names. {capitalize_first('; '.join(texts))}.",
         subtitle=f"{board.title}, {y_title}",
         notes=drawing.omission_note(omitted_rows, "no date"),
         finding=_finding(dated_pairs, lower=lower) if has_finding else "",
@@ -196,36 +191,27 @@ def _to_iso_date(text: str) -> str:
 
 
 def _draw_traces(
-    line: _Line, points: Sequence[drawing.ChartPoint], best_numbers: Sequence[int], labels: Sequence[Mapping[str, Any]]
+    line: _Line,
+    numbers: Sequence[int],
+    best_numbers: Sequence[int],
+    points: Sequence[drawing.ChartPoint],
+    labels: Sequence[Mapping[str, Any]],
 ) -> list[go.Scatter]:
-    """Return the points of one kind, and unless there is only one, a stepped line of the best so far."""
-    days, scores = [str(point.x) for point in points], [point.y for point in points]
+    """Return the points of one kind by their `numbers`, and unless there is only one, a stepped line of the best."""
+    members, best = [points[number] for number in numbers], [points[number] for number in best_numbers]
     ring = {"color": line.color if line.symbol.endswith("open") else PAPER, "width": 1.5}
     marker = {"color": line.color, "symbol": line.symbol, "size": 9, "line": ring}
-    trace = drawing.point_trace(line.label, points, labels, marker)
-    if len(points) == 1:
+    trace = drawing.point_trace(line.label, members, [labels[number] for number in numbers], marker)
+    if len(members) == 1:
         return [trace]
     best_so_far = drawing.line_trace(
         f"Best so far ({drawing.lowercase_first(line.label.split(',')[0])})",
-        [*(days[number] for number in best_numbers), max(days)],
-        [*(scores[number] for number in best_numbers), scores[best_numbers[-1]]],
+        [*(point.x for point in best), max(point.x for point in members)],
+        [*(point.y for point in best), best[-1].y],
         {"color": line.color, "width": 1.5, "shape": "hv", "dash": line.dash},
         showlegend=False,
     )
     return [best_so_far, trace]
-
-
-def _label_dates(points: Sequence[drawing.ChartPoint], *, lower: bool) -> list[dict[str, Any]]:
-    """Return the label options of all points, placing the labels of the best so far of each kind first."""
-    days = [date.fromisoformat(point.x) for point in points]
-    years = [day.year + day.month / 12 + day.day / 365 for day in days]
-    coordinates = [(year, point.y) for year, point in zip(years, points, strict=True)]
-    priority = []
-    for line in LINES:
-        numbers = [number for number, point in enumerate(points) if point.row.ranked_in == line.kind]
-        best_numbers = drawing.running_best([points[number].y for number in numbers], lower=lower)
-        priority += [numbers[number] for number in best_numbers]
-    return label_points([point.name for point in points], coordinates, priority=priority, allow_far=False)
 
 
 PROGRESS = Figure(

@@ -100,7 +100,7 @@ def test_names_in_a_figure_are_text_and_no_colours(page: Page, tmp_path: Path) -
     score(dataset, "BM25", baseline=True, ndcg=0.2)
     for number, name in enumerate((link, color, "&amp; %{x}")):
         score(dataset, name, ndcg=0.4 + number / 10)
-    date_results("2024-01-05", "2024-02-05", "2025-01-05")
+    date_results("2024-01-05", "2024-02-05", "2025-01-05", "2025-02-05")
     page.goto(f"/datasets/{dataset.slug}/")
     for slug in ("deltas", "progress"):
         figure = shown(page, slug)

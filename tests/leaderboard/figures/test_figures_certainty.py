@@ -159,16 +159,21 @@ def test_the_picture_of_costs_has_intervals_the_baseline_and_links(board: Datase
     assert min(shade["y"]) == plot.layout["yaxis"]["range"][0]
 
 
-def test_every_name_of_some_systems_is_in_the_picture_and_no_two_meet() -> None:
+def test_systems_on_the_frontier_and_pinned_ones_have_names_and_no_two_meet() -> None:
     dataset = scored_dataset()
     cost(score(dataset, "far from the others", ndcg=0.9), 1e4)
-    for number in range(9):
-        cost(score(dataset, f"system with a name {number}", ndcg=0.5 + number / 1e4), 10.0)
-    plot = drawn("pareto", f"dataset={dataset.slug}")
-    beside = [text for one in plot.data for text in one.get("text", []) if text]
-    off = [each["text"] for each in plot.layout["annotations"]]
-    assert off, "not all of them have a place beside their points"
-    assert len({*beside, *off}) == len(beside) + len(off) == 10
+    for number in range(3):
+        cost(score(dataset, f"system with a name {number}", ndcg=0.5 + number / 1e4), 10.0 + number / 100)
+    dominated = score(dataset, "dominated", ndcg=0.4)
+    cost(dominated, 20.0)
+    for query, number in (("", 4), (f"&pin={dominated.system.slug}", 5)):
+        plot = drawn("pareto", f"dataset={dataset.slug}{query}")
+        beside = [text for one in plot.data for text in one.get("text", []) if text]
+        off = [each["text"] for each in plot.layout["annotations"]]
+        assert off, "not all of them have a place beside their points"
+        assert len({*beside, *off}) == len(beside) + len(off) == number
+        assert ("dominated" in beside + off) is bool(query)
+    assert "Only systems on the line and pinned ones have names." in plot.caption
 
 
 def test_an_axis_without_points_gives_way_to_one_with_them_but_not_where_it_is_asked_for(client: Client) -> None:

@@ -193,7 +193,7 @@ def test_texts_on_coloured_ground_have_a_colour_that_can_be_told_from_it() -> No
 @pytest.mark.parametrize("name", ["BM25+CE", "QUITE-LONG-NAME, k1=0.9", "splade-cocondenser-ensembledistil"])
 def test_on_a_phone_no_name_reaches_over_the_edge_of_the_picture(name: str) -> None:
     points = [(20.0, 0.42), (6100.0, 0.47), (125.0, 0.41)]
-    label = label_points(["BM25", name, "TAS-B"], points, priority=[1], log_x=True)[1]["narrow"]
+    label = label_points(["BM25", name, "TAS-B"], points, [1], log_x=True)[1]["narrow"]
     width, place = NARROW.letters * 8.7 * len(name), 0.94 * NARROW.width
     share = {"left": 1.0, "center": 0.5, "right": 0.0}[label["textposition"].split()[1]]
     assert place + (1 - share) * width <= NARROW.width + 8 or not label["text"]
@@ -296,12 +296,20 @@ def test_captions_claim_no_more_than_is_known() -> None:
     assert column(plot, "Best at that date") == ["yes", "no", "yes", "no", "no"], "of one year the best comes first"
 
 
-def test_on_a_phone_leading_names_are_always_shown_and_others_give_way() -> None:
+def test_no_name_covers_a_stepped_line() -> None:
+    names, points = ["a system with a long name", "second", "third"], [(0.0, 0.1), (0.2, 0.9), (1.0, 0.5)]
+    assert label_points(names, points, [0])[0]["textposition"] == "top right"
+    crossed = label_points(names, points, [0], lines=[[0, 1]])[0]
+    assert (crossed["text"], crossed["textposition"]) == (names[0], "bottom right"), "the line rises right of its point"
+    assert [label["text"] for label in label_points(names, points, [1])] == ["", "second", ""]
+
+
+def test_on_a_phone_names_are_shortened_rather_than_omitted() -> None:
     names = ["Fusion of RM3 and two fields", "BM25 (no stemming)", "BM25"]
     points, ends = [(3.4, 0.378), (3.5, 0.356), (3.4, 0.344)], [(0.33, 0.42), (0.31, 0.4), (0.3, 0.39)]
-    labels = [label["narrow"] for label in label_points(names, points, priority=[0], log_x=True, ends=ends)]
+    labels = [label["narrow"] for label in label_points(names, points, [0], log_x=True, ends=ends)]
     assert labels[0]["text"] == names[0]
-    crowded = label_points(["x" * 60, *names[1:]], points, priority=[0], log_x=True, ends=ends)[0]["narrow"]
+    crowded = label_points(["x" * 60, *names[1:]], points, [0], log_x=True, ends=ends)[0]["narrow"]
     assert crowded["text"] == "x" * 13 + "…", "shortened, because the picture is narrower than the name"
 
 
