@@ -80,14 +80,13 @@ def linear_ticks(
 def log_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
     """Return a logarithmic axis with ticks at powers of ten.
 
-    A short axis also has ticks at 2 and 5 times these. If fewer than two ticks fit, linear ticks are used.
+    A short axis also has ticks at multiples of these, and one of less than a power of ten has linear ticks.
     """
     low, high = math.log10(min(values)), math.log10(max(values))
     room = 0.06 * max(high - low, 0.5)
     low, high = low - room, high + room
-    ticks = _log_ticks(low, high, (1, 2, 5) if high - low < 3.2 else (1,))
-    if len(ticks) < 2:
-        ticks = linear_ticks(10**low, 10**high)["tickvals"]
+    factors = (1,) if high - low > 3.2 else (1, 2, 5) if high - low > 1.3 else (1, 2, 3, 5, 7)
+    ticks = _log_ticks(low, high, factors) if high - low > 0.8 else linear_ticks(10**low, 10**high)["tickvals"]
     return {
         "type": "log",
         "title": {"text": title},

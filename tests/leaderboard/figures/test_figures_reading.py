@@ -90,11 +90,17 @@ def test_ticks_are_round_and_signed_where_they_are_of_differences() -> None:
     assert linear_ticks(0.344, 0.362, max_ticks=4)["ticktext"] == ["0.345", "0.350", "0.355", "0.360"]
 
 
-@pytest.mark.parametrize("values", [[30.0, 40.0], [33.0], [20.0, 6100.0], [0.004, 0.005], [15_000, 15_400]])
+@pytest.mark.parametrize(
+    "values", [[30.0, 40.0], [33.0], [20.0, 6100.0], [0.004, 0.005], [15_000, 15_400], [3.0, 21.0]]
+)
 def test_a_logarithmic_axis_has_ticks_however_near_its_values_are(values: list[float]) -> None:
     axis = log_axis("Latency (ms)", values)
-    assert len(axis["ticktext"]) >= 2
+    assert 3 <= len(axis["ticktext"]) <= 8
     assert len(set(axis["ticktext"])) == len(axis["ticktext"])
+
+
+def test_a_short_logarithmic_axis_has_ticks_near_its_highest_value() -> None:
+    assert log_axis("Index size (MB)", [1.07, 3.46])["ticktext"] == ["1", "1.5", "2", "2.5", "3", "3.5"]
 
 
 @pytest.mark.django_db
