@@ -247,9 +247,9 @@ def _draw(
     band = {"type": "rect", "x0": 0.0, "x1": subject.threshold, "yref": "paper", "y0": 0, "y1": 1, **_BAND}
     if subject.threshold:
         explanation += " " + _("In the band, differences are not significant.")
-    wide_share, narrow_share = (0.91, 0.8) if is_single else (1.0, 1.0)
-    wide = _axes(subject, numbers, wide_share, drawing.MAX_TICKS)
-    narrow = _axes(subject, numbers, narrow_share, drawing.MAX_NARROW_TICKS)
+    wide = _axes(subject, numbers, 0.91 if is_single else 1.0, drawing.MAX_TICKS) | {"legend_itemsizing": "constant"}
+    narrow = _axes(subject, numbers, 0.8 if is_single else 1.0, drawing.MAX_NARROW_TICKS)
+    narrow["xaxis"]["title"] = {"text": f"Δ {subject.measure} ({drawing.better_arrow(subject.measure)})"}
     block = sum(not each.is_reported for each in series[0].differences) % len(names) if is_single else 0
     categories = [*names[:block], _("Reported:"), *names[block:]] if block else list(names)
     return Plot(

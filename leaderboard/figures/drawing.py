@@ -267,17 +267,28 @@ def heatmap(matrix: Matrix, max_value: float, title: str, hover: str, gap: float
     )
 
 
-def name_axes(names: Sequence[str], max_names: int | None = None, **options: Any) -> list[dict[str, Any]]:
+def name_axes(
+    names: Sequence[str], max_names: int | None = None, ids: Sequence[str] = (), **options: Any
+) -> list[dict[str, Any]]:
     """Return the axes for screens, phones, and plots wider than 1000 px.
 
-    They have all names or `max_names` evenly spaced ones, including the first and the last.
+    They have all names or `max_names` evenly spaced ones, including the first and the last. Names that are equal when
+    shortened are followed by their `ids`.
     """
     positions = spread_positions(len(names), max_names or len(names)).tolist()
     style = {"range": [-0.5, len(names) - 0.5], "showgrid": False, "zeroline": False, "ticks": "", **options}
-    return [
-        {"tickvals": positions, "ticktext": [shorten(names[position], length) for position in positions], **style}
-        for length in (MAX_NAME, MAX_NARROW_NAME, MAX_WIDE_NAME)
-    ]
+
+    def distinct_texts(length: int) -> list[str]:
+        texts, suffixes = [shorten(names[position], length) for position in positions], [f" ({name})" for name in ids]
+        return [
+            shorten(names[position], max(length - len(suffixes[position]), 2)) + suffixes[position]
+            if ids and texts.count(text) > 1
+            else text
+            for position, text in zip(positions, texts, strict=True)
+        ]
+
+    lengths = (MAX_NAME, MAX_NARROW_NAME, MAX_WIDE_NAME)
+    return [{"tickvals": positions, "ticktext": distinct_texts(length), **style} for length in lengths]
 
 
 def spread_positions(total: int, max_positions: int) -> NDArray[np.intp]:

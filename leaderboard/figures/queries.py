@@ -264,6 +264,8 @@ def build_differences(request: FigureRequest) -> Plot:
     positions, notes = _evenly_spaced(len(places))
     if ties := len(sorted_queries) - len(places):
         notes.append(f"Not drawn: {ties:,} tied {'query' if ties == 1 else 'queries'}.")
+    if len(positions) > MAX_NAMES:
+        notes.append(f"{MAX_NAMES} of the {len(positions)} bars have a label.")
     rows = sorted_queries[places[positions]].tolist()
     names = [collection.judgements.query_ids[row] for row in rows]
     differences, ranks = pair.differences[rows].tolist(), (places[positions] + 1).tolist()
@@ -276,8 +278,8 @@ def build_differences(request: FigureRequest) -> Plot:
     hover = "%{customdata}<br>%{x:+.4f}<extra></extra>"
     bars = _bars(differences, list(range(len(rows))), measure, orientation="h", hovertemplate=hover, **options)
     axis = {"title": {"text": f"Δ {measure} ({drawing.better_arrow(measure)})"}, "zeroline": True}
-    ranges = [{"range": [low - margin * span, high + margin * span]} for margin in (0.08, 0.28)]
-    yaxis, narrow, wide = drawing.name_axes(labels, MAX_NAMES, range=[len(rows) - 0.5, -0.5])
+    ranges = [{"range": [low - margin * span, high + margin * span]} for margin in (0.08, 0.34)]
+    yaxis, narrow, wide = drawing.name_axes(labels, MAX_NAMES, names, range=[len(rows) - 0.5, -0.5])
     return Plot(
         data=[bars],
         layout=go.Layout(
@@ -315,10 +317,9 @@ def plot_round_topics(topics: Sequence[Topic], run: str, measure: str, round_tit
         [round((getattr(topic, name) or 0.0) - (topic.median or 0.0), 6) for topic in drawn_topics]
         for name in ("own", "best", "worst")
     )
+    hover = "%{fullData.name} %{y:+.3f}<extra></extra>"
     lines = [
-        line_trace(
-            name, ranks, values, {"dash": dash, "width": 1.5}, hovertemplate=f"{name} %{{y:+.3f}}<extra></extra>"
-        )
+        line_trace(name, ranks, values, {"dash": dash, "width": 1.5}, hovertemplate=hover)
         for name, values, dash in (("best", best_values, "dot"), ("worst", worst_values, "dash"))
     ]
     hover = "%{customdata}<br>%{y:+.3f}<extra></extra>"

@@ -88,12 +88,11 @@ def _board_link(figure_request: FigureRequest) -> tuple[str, str]:
 
     Raises SubjectNotFound if the board does not exist.
     """
-    if not figure_request.dataset and not figure_request.benchmark:
+    dataset, benchmark = figure_request.dataset, figure_request.benchmark
+    if not dataset and not benchmark:
         return "", ""
-    kind, slug = (
-        ("dataset", figure_request.dataset) if figure_request.dataset else ("benchmark", figure_request.benchmark)
-    )
-    boards = Dataset.objects.listed() if figure_request.dataset else Benchmark.objects
+    kind, slug = ("dataset", dataset) if dataset else ("benchmark", benchmark)
+    boards = Dataset.objects.listed() if dataset else Benchmark.objects
     name = boards.filter(slug=slug).values_list("name", flat=True).first()
     if name is None:
         raise SubjectNotFound

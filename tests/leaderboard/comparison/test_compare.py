@@ -413,6 +413,15 @@ def test_as_many_queries_for_six_systems_and_many_datasets_as_for_two(
     assert queries(*slugs, *more) == few
 
 
+def test_the_figure_states_how_many_bars_have_a_label(slugs: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    query = f"dataset=tiny&system={slugs[0]}&system={slugs[1]}"
+    assert drawn("query-differences", query).notes == []
+    monkeypatch.setattr("leaderboard.figures.queries.MAX_NAMES", 1)
+    plot = drawn("query-differences", query)
+    assert plot.notes == ["1 of the 2 bars have a label."]
+    assert len(plot.layout["yaxis"]["ticktext"]) == 1
+
+
 def test_the_figure_draws_the_differences_from_the_largest_down(slugs: tuple[str, str]) -> None:
     plot = drawn("query-differences", f"dataset=tiny&system={slugs[0]}&system={slugs[1]}")
     differences = column(plot, "Δ nDCG@10")
