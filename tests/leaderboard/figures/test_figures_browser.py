@@ -64,7 +64,7 @@ def test_a_figure_is_drawn_in_view_follows_scheme_and_facets_and_can_be_taken_aw
     assert any("plotly.min" in url for url in asked)
     expect(figure.get_by_role("heading")).to_have_text("On how many datasets is each system better than BM25?")
     expect(figure.locator(".figure-caption")).to_contain_text("of the 18 that count")
-    figure.get_by_text("Data", exact=True).click()
+    figure.get_by_text("Data and download", exact=True).click()
     expect(figure.get_by_role("row", name="docT5query")).to_contain_text("12")
     in_light = bar_color(figure)
     page.emulate_media(color_scheme="dark")
@@ -111,6 +111,7 @@ def test_names_in_a_figure_are_text_and_no_colours(page: Page, tmp_path: Path) -
     figure = shown(page, "deltas")
     figure.locator(".points path").last.hover(force=True)
     expect(figure.locator(".hoverlayer")).to_contain_text(link)
+    figure.get_by_text("Data and download", exact=True).click()
     with page.expect_download(timeout=DRAWN) as saved:
         figure.get_by_role("button", name="SVG").click()
     saved.value.save_as(tmp_path / "deltas.svg")
@@ -171,6 +172,6 @@ def test_without_javascript_a_figure_has_a_caption_and_its_table(
         "link", name="On how many datasets is each system better than BM25?"
     ).first.click()
     expect(page).to_have_url(re.compile(r"/figures/wins/\?benchmark=beir&architecture=dense$"))
-    page.get_by_text("Data", exact=True).click()
+    page.get_by_text("Data and download", exact=True).click()
     expect(page.get_by_role("row", name="TAS-B")).to_contain_text("8")
     context.close()
