@@ -261,8 +261,9 @@ def test_a_figure_that_compares_fewer_than_three_systems_is_left_out_and_named(c
     page = " ".join(client.get("/datasets/few/").content.decode().split())
     assert 'id="figure-deltas"' in page
     assert 'id="figure-pareto"' not in page
-    omitted = page.partition("Left out:")[2].partition("</p>")[0]
-    assert 'href="/figures/pareto/?dataset=few"> Which systems are best for their cost?</a> (too few values)' in omitted
+    omitted = page.partition("omitted-figures")[2].partition("</details>")[0]
+    assert "figures are left out: their data are missing, too few, or not public </summary>" in omitted
+    assert 'href="/figures/pareto/?dataset=few"> Which systems are best for their cost?</a>: too few values' in omitted
     crumbs = " ".join(client.get("/figures/deltas/?dataset=few").content.decode().split())
     assert f'<a href="/datasets/few/">{dataset.name}</a> › <a href="/datasets/few/#figures">Figures</a>' in crumbs
     cost(score(dataset, "Second", ndcg=0.6), 3.0)
@@ -277,7 +278,7 @@ def test_pages_without_figures_give_the_reason_and_fold_the_list(client: Client)
         score(dataset, "First", ndcg=0.4)
         page = " ".join(client.get(dataset.get_absolute_url()).content.decode().split())
         assert f"No figure can be drawn: {reason}" in page
-        assert '<summary>Figures left out</summary> <p class="small muted omitted-figures">' in page
+        assert 'omitted-figures"> <summary>' in page
 
 
 def test_systems_with_a_single_dataset_are_not_compared_over_a_benchmark(client: Client) -> None:
