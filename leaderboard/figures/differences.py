@@ -352,7 +352,7 @@ def _axes(subject: _Subject, numbers: Sequence[float], share: float, max_ticks: 
 DELTAS = Figure(
     slug="deltas",
     title="Which systems are better than the baseline?",
-    caption="Score differences of systems from the baseline, dataset by dataset.",
+    caption="Score differences of systems from the baseline.",
     subjects=("benchmark", "dataset"),
     build=build,
     drawable=has_differences,

@@ -51,8 +51,9 @@ def headline(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def draw_differences(results: Sequence[Result], baseline: str) -> SafeString:
-    """Return a plot of the differences from the baseline, in the order of the results; empty for fewer than two."""
+    """Return a plot of the differences from the baseline, the best first; empty for fewer than two."""
     compared_results = [result for result in results if result.delta is not None and not result.is_baseline]
+    compared_results.sort(key=lambda result: (result.delta or 0.0) * (1 if better(result.measure) == "lower" else -1))
     roles: dict[str, Role] = {"up": "better", "down": "worse", "untested": "untested"}
     rows = [
         ForestRow(
