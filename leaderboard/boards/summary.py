@@ -125,6 +125,11 @@ class _Leader:
         baseline = next((row for row in self.tied if row.entry.is_baseline and statement.better), None)
         cheapest, latency, cost = self._cheapest()
         primary_parts, secondary_parts = [self._lead_part(ratio, baseline)], list[Part]()
+        if (reported := self._better_reported()) is not None:
+            label = _("Best of other sources") if is_reported else _("Best reported")
+            text = f"{_name(reported, self.names)}, {format_value(_number(reported, self.key), 3)}"
+            detail = _("%(source)s, ranked separately and not tested against the best")
+            primary_parts.insert(0, Part(label, text, detail=detail % {"source": ranking_source(reported)}))
         if board.statements.tied_with_best(board.measure) and len(rows) > 1:
             detail = ", ".join(filter(None, [pairs_text(board.statements, board.measure), board.tested_over]))
             primary_parts.append(Part(_("Not separable from the best"), self._ties(), detail=detail))
@@ -136,13 +141,10 @@ class _Leader:
             state, parts = ("warn", primary_parts) if is_safe is False else ("", secondary_parts)
             parts.append(Part(_("Unjudged documents"), unjudged, state, share))
         if is_reported:
-            judgments = Part(
-                _("Judgments"), _("public; scores copied"), detail=_("judgments of the original collections")
-            )
+            judgments = Part(_("Judgments"), _("of the original collections, public; scores copied"))
         secondary_parts += [judgments] if judgments else []
         if references := ", ".join(self._reference_texts()):
             secondary_parts.append(Part(_("References"), references))
-        reported = self._better_reported()
         label = _("Best reported") if is_reported else _("Best") if reported is None else _("Best scored")
         if self._has_other_rankings:
             label = _("Best reported by %s") % ranking_source(best)
@@ -167,9 +169,9 @@ class _Leader:
             is_safe,
             baseline is not None,
             best.entry.system_id if best.entry.challenged else None,
-            self._headline(ratio, measure),
+            self._headline(ratio, measure, better_reported=reported),
             draw_forest(list(self._forest_rows(relative)), measure, board.baseline, len(rows), least),
-            self._origin(reported),
+            self._origin(),
             best.entry.missing_queries or 0,
         )
 
@@ -208,12 +210,8 @@ class _Leader:
         rows = [row for row in rows if (n := _number(row, self.key)) is not None and sign * n > sign * self.score]
         return max(rows, key=lambda row: sign * (_number(row, self.key) or 0.0), default=None)
 
-    def _origin(self, reported: Row | None) -> str:
-        """Return the provenance of the best score, with a note on results that are not ranked with it."""
-        facts = {}
-        if reported is not None:
-            score = format_value(_number(reported, self.key), 3)
-            facts = {"name": _name(reported, self.names), "score": score, "source": ranking_source(reported)}
+    def _origin(self) -> str:
+        """Return the provenance of the best score, with the number of scored systems that are not ranked with it."""
         if self.best.ranked_in != REPORTED:
             origin = _("uploaded") if self.best.entry.provenance == SCORED else _("run by Runboard")
             if not self.board.views:
@@ -221,20 +219,19 @@ class _Leader:
                     _("%(origin)s, results for all queries") if self.best.entry.missing_queries == 0 else "%(origin)s"
                 )
                 origin = text % {"origin": f"{origin} {format_day(self.best.entry.published)}"}
-            text = _("%(origin)s; best reported, not tested: %(name)s, %(score)s")
-            return text % {"origin": origin, **facts} if facts else origin
+            return origin
         origin = ranking_source(self.best) if self._has_other_rankings else str(self.best.value("by"))
-        if facts:
-            text = _("%(origin)s; %(name)s reported at %(score)s by %(source)s, ranked separately")
-            origin = text % {"origin": origin, **facts}
         others = sum(row.ranked_in != REPORTED for row in self.board.rows) if self.board.views else 0
         if not others:
             return origin
         text = ngettext("%(count)d scored system lacks datasets", "%(count)d scored systems lack datasets", others)
         return f"{origin}; {text % {'count': others}}"
 
-    def _headline(self, relative: float | None, measure: str) -> str:
-        """Return the sentence on the best system without its name, with which the sentence begins."""
+    def _headline(self, relative: float | None, measure: str, *, better_reported: Row | None) -> str:
+        """Return the sentence on the best system without its name, with which the sentence begins.
+
+        `better_reported` is a reported result with a better score, if there is one.
+        """
         facts = {"baseline": self.board.baseline, "measure": measure, "score": format_value(self.score, 3)}
         if self.best.entry.is_baseline:
             lead = _("is the baseline and leads")
@@ -256,7 +253,7 @@ class _Leader:
             lead %= {**facts, "percent": f"{percent}%", "certainty": self._lead_certainty(ends)}
         if self._has_other_rankings:
             lead = _("%(lead)s among results of %(source)s") % {"lead": lead, "source": ranking_source(self.best)}
-        elif self.best.ranked_in != REPORTED and len(self.rows) > 1 and self._better_reported() is not None:
+        elif self.best.ranked_in != REPORTED and len(self.rows) > 1 and better_reported is not None:
             lead = _("%(lead)s among scored systems") % {"lead": lead}
         first = [row.entry for row in self.rows if _number(row, self.key) == self.score]
         if equal := {entry.slug: entry.system for entry in first if entry.slug != self.best.entry.slug}:
@@ -358,12 +355,14 @@ class _Leader:
     def _unjudged_documents(self, is_safe: bool | None) -> str:
         """Return a statement on unjudged documents; empty if neither their effect nor their share is known.
 
-        Neither is for reported results. `is_safe` is the result of `_exceeds_bound`.
+        `is_safe` is the result of `_exceeds_bound`.
         """
         if is_safe is not None:
             return unjudged_text(is_safe, self.board.baseline)
         if self.board.statements.published is not None:
-            return _("not reported (hidden judgments)")
+            return _("not shown, because it would reveal hidden judgments")
+        if self.best.ranked_in == REPORTED:
+            return _("unknown for reported results")
         share = self._unjudged_share
         return _("%(share)s, scored as not relevant") % {"share": share} if share else ""
 

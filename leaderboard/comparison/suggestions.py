@@ -42,7 +42,9 @@ def suggested_comparisons() -> list[SuggestedComparison]:
     suggestions: dict[frozenset[str], SuggestedComparison] = {}
     for card in cards:
         if pair := _best_pair(card.board):
-            slugs = tuple(row.entry.slug for row in sorted(pair, key=lambda row: not row.entry.is_baseline))
+            # A comparison shows differences from its first system, and the verdict the lead of the best.
+            reference = pair[0] if pair[0].entry.is_baseline else pair[1]
+            slugs = tuple(row.entry.slug for row in sorted(pair, key=lambda row: row is not reference))
             # The section by query requires open judgments.
             state = CompareState(slugs, card.about["slug"] if card.judgements == "open" else "")
             names = [row.entry.system for row in pair]

@@ -313,7 +313,7 @@ def test_a_remark_that_all_rows_share_is_a_chip_of_the_board(client: Client) -> 
         return one_line(text(client, "/datasets/lacking/"))
 
     page = lack(BM25=15, Dense=15, Sparse=15)
-    said = '>The best and most others</span> <span class="stacked-only">Most results</span> lack 15 queries'
+    said = '>The best and most others lack</span> <span class="stacked-only">The best lacks</span> 15 queries'
     assert page.count(f"{said}, scored as 0") == 1
     assert re.search(rf'<li class="is-warning" title="[^"]*scores 0\."> ?<span class="is-wide"{said}', page)
     at = client.get("/api/v1/datasets/lacking/board/").json()["as_of"]

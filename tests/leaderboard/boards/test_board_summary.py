@@ -41,10 +41,13 @@ from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
 UNTESTED = "Not separable from the best: not testable: the source gives no per-query scores."
-UNMEASURED = "Judgments: public; scores copied (judgments of the original collections). Cost: not reported."
+UNMEASURED = (
+    "Unjudged documents: unknown for reported results. "
+    "Judgments: of the original collections, public; scores copied. Cost: not reported."
+)
 ORIGIN = "Judgments: {judgments}."
 UPLOADED = f"{ORIGIN} Cost: not timed (uploaded run)."
-WITHHELD = "Unjudged documents: not reported (hidden judgments)."
+WITHHELD = "Unjudged documents: not shown, because it would reveal hidden judgments."
 UNKNOWN = "Not separable from the best: not known yet."
 ALONE = "Lead: no baseline to compare with."
 OVER_SECOND = "Lead: no baseline; +0.100 over the second, %s: not tested."
@@ -304,12 +307,22 @@ def test_page_exports_and_api_say_the_same_of_each_board(client: Client, case: s
     assert text in re.sub(r"\\([<*\[\]])", r"\1", written)
 
 
-@pytest.mark.parametrize(("reported", "note"), [(0.9, "; best reported, not tested: printed, 0.900"), (0.3, "")])
+@pytest.mark.parametrize(
+    ("reported", "note"),
+    [
+        (
+            0.9,
+            "Best reported: printed, 0.900 (Lovelace and Hopper 2020, ranked separately and not tested against the "
+            "best). ",
+        ),
+        (0.3, ""),
+    ],
+)
 def test_a_better_reported_score_is_named_beside_the_best(client: Client, reported: float, note: str) -> None:
     dataset = untested(BM25=(0.4, None), First=(0.5, None))
     report(dataset, make_source("paper"), "printed", ndcg=reported)
     summary = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()["summary"]
-    assert f"nDCG@10 0.500 (uploaded {TODAY}, results for all queries{note}). " in summary["text"]
+    assert f"nDCG@10 0.500 (uploaded {TODAY}, results for all queries). {note}vs BM25: " in summary["text"]
     page = client.get(f"/datasets/{dataset.slug}/").content.decode()
     assert (" among scored systems" in words_of(page, "headline")) is bool(note)
 
