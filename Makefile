@@ -23,10 +23,11 @@ stamp = $(VENV)/installed-$(1)-$(shell cat $(LOCKS)/$(1).txt $(LOCKS)/build.txt 
 # Without a C compiler, install one as a package: it compiles the run reader (docs/decisions/0002).
 INSTALL_COMPILER := { command -v $(firstword $(CC)) || command -v gcc || command -v clang; } >/dev/null || { \
 	echo "No C compiler was found: installing the package ziglang, which brings one ..."; $(LOCKED) --requirement $(LOCKS)/compiler.txt; }
-# Compile the functions of BM25 and scoring into the default folders of the site, whose state only its user may read.
-COMPILE_KERNELS := umask 077; cache=$${RUNBOARD_VAR:-var}/cache; mkdir -p $$cache; \
-	RUNBOARD_KERNEL_CACHE=$$cache/kernel NUMBA_CACHE_DIR=$$cache/numba $(PY) -c "from evaluation.engines.index import \
-	kernels; from evaluation.engines import warm_up; kernels.load(); warm_up.warm_up()"
+# Compile the functions of BM25 and scoring into the site's cache, which only its user may read. Jobs report errors.
+COMPILE_KERNELS := umask 077; cache="$${RUNBOARD_VAR:-var}/cache"; mkdir -p "$$cache"; \
+	export RUNBOARD_KERNEL_CACHE="$${RUNBOARD_KERNEL_CACHE:-$$cache/kernel}" NUMBA_CACHE_DIR="$${NUMBA_CACHE_DIR:-$$cache/numba}"; \
+	$(PY) -c "from evaluation.engines.index.kernels import load; from evaluation.engines.warm_up import warm_up; \
+	load(); warm_up()" 2>/dev/null || true
 RUN_STAMP  := $(call stamp,run)
 TEST_STAMP := $(call stamp,test)
 

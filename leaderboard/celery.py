@@ -7,7 +7,7 @@ from celery import Celery
 from django.conf import settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "leaderboard.settings")
-# Celery runs Django's checks, ignores what they find, and loads all pages for them: 0.5 s and 25 MB per process.
+# Celery runs Django's checks, ignores their results, and loads all pages for them: 0.5 s and 25 MB per process.
 os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
 

@@ -297,7 +297,7 @@ def _two_best(column: Column, rows: Sequence[Row], numbers: Sequence[Any]) -> li
     cells = [row.cells[key] for row in rows if key in row.cells] if column.kind == "figure" else []
     if remaining_numbers and any(cell.noise for cell in cells):
         ranges = [(value, row[key].noise) for row in rows if (value := row.values.get(key)) is not None]
-    doubtful_numbers = [cell.doubtful for cell in cells if cell.doubtful is not None]
+    doubtful_numbers = [cell.doubtful_value for cell in cells if cell.doubtful_value is not None]
     best_values_so_far: list[float] = []
     while remaining_numbers and len(best_values_so_far) < 2:
         best_number = choose_best(remaining_numbers)
@@ -312,9 +312,8 @@ def _two_best(column: Column, rows: Sequence[Row], numbers: Sequence[Any]) -> li
     return best_values_so_far
 
 
-#: Number of columns up to which an overview is filled, and the same with the columns of a benchmark's datasets, which
-#: are narrow.
-MAX_OVERVIEW_COLUMNS, MAX_WITH_DATASETS = 9, 16
+#: Maximum number of columns of an overview, without and with the narrow columns of datasets.
+MAX_OVERVIEW_COLUMNS, MAX_OVERVIEW_COLUMNS_WITH_DATASETS = 9, 16
 
 
 class Preset(NamedTuple):
@@ -436,6 +435,7 @@ def _fill_overview(board: Board, columns: Sequence[Column], selected_columns: Se
     keys.update(measure_keys[: max(0, MAX_OVERVIEW_COLUMNS - len(keys))])
     for group in _WHOLE_GROUPS if board.views else ():
         group_keys = {column.key for column in columns if column.group_slug == group} - keys
-        if len(keys | group_keys) <= (MAX_WITH_DATASETS if group == EFFECTIVENESS_GROUP else MAX_OVERVIEW_COLUMNS):
+        has_datasets = group == EFFECTIVENESS_GROUP
+        if len(keys | group_keys) <= (MAX_OVERVIEW_COLUMNS_WITH_DATASETS if has_datasets else MAX_OVERVIEW_COLUMNS):
             keys |= group_keys
     return [column for column in columns if column.key in keys]

@@ -60,11 +60,11 @@ ABOUT = _("About")
 class Cell:
     """Content of a row's column. Rows share cells, so replace a cell instead of changing it.
 
-    A `value` of None is missing: it sorts last and never counts as 0. `text` is shown instead of the value (a figure as
-    printed, whose number is `doubtful`), followed by `mark` (in-domain ‡) and `spread` (`± 0.0012 (5)`: sample standard
-    deviation and number of seeds); `title` is shown on hover. `interval` is drawn into the cell. `noise` is the maximum
-    error of a cost: infinite if unknown, 0 if exact. On boards of several datasets, `certainty` has the cell's test
-    results. The difference of a `published` score is a second line.
+    A `value` of None is missing: it sorts last and never counts as 0. `text` is shown instead of the value (a doubtful
+    figure as printed), followed by `mark` (in-domain ‡) and `spread` (`± 0.0012 (5)`: sample standard deviation and
+    number of seeds); `title` is shown on hover. `interval` is drawn into the cell. `noise` is the maximum error of a
+    cost: infinite if unknown, 0 if exact. On boards of several datasets, `certainty` has the cell's test results. The
+    difference of a `published` score is a second line. `doubtful_value` is the number of a doubtful figure.
     """
 
     value: Value = None
@@ -76,7 +76,7 @@ class Cell:
     noise: float = 0.0
     certainty: EntryCertainty | None = None
     published: PublishedScore | None = None
-    doubtful: float | None = None
+    doubtful_value: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -290,8 +290,8 @@ class ColumnWriter:
     def _differences(self, texts: list[str], paddings: Iterable[str]) -> ColumnHtml:
         """Return signed differences with the class of their outcome: `up`, `down`, `ns`, or `untested`.
 
-        Better is not the same as positive for measures such as Hole@10. Reported results, and worse scores on hidden
-        judgments, are not tested.
+        Better is not the same as positive for measures such as Hole@10. Most reported results, and worse scores on
+        hidden judgments, are not tested.
         """
         higher_is_better, board = self.column.better != "lower", self.board
         signed_texts = [
@@ -310,11 +310,11 @@ class ColumnWriter:
             is_better = (value > 0) == higher_is_better
             if is_significant:
                 return f"{'up' if is_better else 'down'}{lost}"
-            return "ns" if is_tested or (is_threshold and is_better and row.ranked_in != REPORTED) else "untested"
+            return "untested" if not is_tested and (row.ranked_in == REPORTED or is_threshold > is_better) else "ns"
 
         # Differences between the parts of a dataset are not from the baseline.
-        is_other = self.column.key not in (DELTA, *RATIOS) and not self.column.group.startswith(EFFECTIVENESS)
-        were_tested = [is_other or (test is not None and test.p_baseline is not None) for test in tests]
+        is_between_parts = self.column.key not in (DELTA, *RATIOS) and not self.column.group.startswith(EFFECTIVENESS)
+        were_tested = [is_between_parts or (test is not None and test.p_baseline is not None) for test in tests]
         classes = list(map(css_class, board.rows, self.values, significances, map(lost_class, tests), were_tested))
         # A box around the number alone, as on cards.
         signed_texts = [

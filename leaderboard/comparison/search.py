@@ -33,6 +33,7 @@ from leaderboard.models import (
 #: and author texts scanned.
 LONGEST_QUERY, MAX_WORDS, MAX_RESULTS, MAX_RESULTS_OF_ONE_KIND, MAX_AUTHOR_TEXTS = 100, 6, 8, 500, 200
 KINDS = ("benchmark", "rolling_benchmark", "dataset", "system", "team", "author", "round", "measure", "documentation")
+_ARCHITECTURES = dict(architecture_choices())
 #: Rolling benchmarks with documents.
 ROLLING_BENCHMARKS = TopicSource.objects.exclude(dataset__current_version=None)
 
@@ -191,7 +192,7 @@ def _describe_system(team: str, authors: str, year: int | None, architecture: st
     dataset, datasets = places
     if datasets > 1:
         dataset = _("%(name)s and %(more)d more") % {"name": dataset, "more": datasets - 1}
-    return origin, dict(architecture_choices()).get(architecture, architecture), dataset
+    return origin, _ARCHITECTURES.get(architecture, architecture), dataset
 
 
 def _contains_all(words: Sequence[str], *columns: str) -> Q:

@@ -127,7 +127,7 @@ def _matching_systems(name: str, choices: Mapping[str, SystemChoice]) -> list[st
         matches = matches or [
             slug
             for slug, choice in choices.items()
-            if normalize(name) in map(normalize, (slug, choice.name, choice.label))
+            if normalize(name) and normalize(name) in map(normalize, (slug, choice.name, choice.label))
         ]
     return matches
 

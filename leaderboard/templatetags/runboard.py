@@ -46,11 +46,17 @@ def whole(text: str) -> SafeString:
 
 
 @register.filter
-def marked(text: str, query: str) -> SafeString:
-    """Return an excerpt of a text as HTML with all words of a query marked, from the sentence with the first one on."""
+def excerpt(text: str, query: str) -> SafeString:
+    """Return an excerpt as HTML that starts at the first sentence with a word of the query, with all its words marked.
+
+    If the word is far into its sentence, the excerpt starts near the word.
+    """
     words = re.compile(f"({'|'.join(map(re.escape, query.split()))})", re.IGNORECASE)
     match = words.search(text)
-    sentence = text[text.rfind(". ", 0, match.start()) + 1 :] if match else text
+    sentence_start = text.rfind(". ", 0, match.start()) + 1 if match else 0
+    if match and match.start() - sentence_start > 120:
+        sentence_start = text.find(" ", match.start() - 60)
+    sentence = text[sentence_start:]
     parts = words.split(Truncator(sentence.strip()).chars(180))
     pieces = (f"<mark>{escape(part)}</mark>" if n % 2 else escape(part) for n, part in enumerate(parts))
     return mark_safe("".join(pieces))  # noqa: S308

@@ -23,7 +23,7 @@ from leaderboard.boards.columns.costs import WITH_SPREAD
 from leaderboard.boards.columns.significance import COLUMN_NAMES, INTERVAL, RANKS, WINS
 from leaderboard.boards.facets import LABELS, Facet
 from leaderboard.boards.filtering import offered_presets
-from leaderboard.boards.model import DELTA, RATIOS, Board, Column, spans
+from leaderboard.boards.model import DELTA, EFFECTIVENESS, RATIOS, Board, Column, spans
 from leaderboard.boards.state import MAX_PINS, MAX_SORTS, PRESETS, VIEWS, WEIGHT_NAMES, BoardState, Range, Sort
 from leaderboard.models import Entry
 from leaderboard.results.protection import coarse_step
@@ -139,7 +139,7 @@ class _BoardPage:
         classes = "name" if place == 0 else "n" if column.numeric else "t"
         if place > 1 and board.shown[place - 1].group != column.group:
             classes += " first"
-        if not column.arrow:
+        if column.group.startswith(f"{EFFECTIVENESS}, "):  # A dataset of a benchmark.
             classes += " is-dataset"
         box = rendering.spread_box(spread_widths.get(column.key, 0))
         unit = f'<span class="unit">{escape(_(column.unit))}{box}</span>' if column.unit else ""

@@ -291,7 +291,7 @@ def _cost_column(cost_column: CostColumn, group: str, currency: str) -> Column:
         value = None if line.measured is None else cost_column.value(line.measured)
         if value is not None and cost_column.is_timed and line.measured.doubt:
             text, reason = format_quantity(value), line.measured.doubt
-            return Cell(text=text, mark=DOUBTFUL_MARK, title=reason, doubtful=float(value))
+            return Cell(text=text, mark=DOUBTFUL_MARK, title=reason, doubtful_value=float(value))
         if value is None or not cost_column.better:
             return value
         return Cell(value, noise=value * cost_column.relative_noise(line.measured))

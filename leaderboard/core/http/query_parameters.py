@@ -20,6 +20,8 @@ TRACKING_PARAMETERS = {
     "fbclid", "gclid", "gbraid", "wbraid", "gad_source", "msclkid", "yclid", "twclid", "ttclid", "li_fat_id",
     "mc_cid", "mc_eid", "igshid", "_ga", "_gl", "ref", "si",
 }  # fmt: skip
+#: Number of unknown parameters that an error names.
+MAX_UNKNOWN = 10
 #: The packages with views that declare their parameters.
 _CHECKED_PACKAGES = ("leaderboard.", "submissions.")
 
@@ -65,7 +67,7 @@ class QueryParametersMiddleware(Middleware):
         declared_names = declared_parameters(view, options)
         patterns = [*TRACKING_PARAMETERS, *declared_names]
         unknown_names = [name for name in request.GET if not any(fnmatchcase(name, pattern) for pattern in patterns)]
-        errors = [UnknownParameter(name, declared_names) for name in unknown_names]
+        errors = [UnknownParameter(name, declared_names) for name in unknown_names[:MAX_UNKNOWN]]
         return _refusal(request, *errors) if errors else None
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
@@ -76,17 +78,17 @@ class QueryParametersMiddleware(Middleware):
 def _refusal(request: HttpRequest, *errors: UnknownChoice) -> HttpResponse:
     """Return 400 with all errors and the valid choices, in the format of the URL."""
     if request.path.endswith("/") and not request.path.startswith("/api/"):
-        rest, of_parameters = request.GET.copy(), isinstance(errors[0], UnknownParameter)
-        names = [error.value if of_parameters else error.parameter for error in errors]
+        rest, are_parameters = request.GET.copy(), isinstance(errors[0], UnknownParameter)
+        names = [error.value if are_parameters else error.parameter for error in errors]
         if not [name for name in names if rest.pop(name, None)]:
             rest.clear()  # A parameter of another name has caused the error.
         other_choices = [choice for choice in errors[0].choices if choice not in errors[0].near]
         context = {
             "errors": [(error, _links(request, error, error.near, rest)) for error in errors],
-            "of_parameters": of_parameters,
+            "are_parameters": are_parameters,
             "links": _links(request, errors[0], other_choices, rest),
             "rest": _address(request, rest),
-            "keeps_choices": bool(rest),
+            "keeps_choices": not rest.keys() <= TRACKING_PARAMETERS,
         }
         response = render(request, "leaderboard/unknown_choice.html", context, status=400)
     elif request.path.startswith("/api/") or request.path.endswith(".json"):
@@ -101,14 +103,14 @@ def _refusal(request: HttpRequest, *errors: UnknownChoice) -> HttpResponse:
 def _links(
     request: HttpRequest, error: UnknownChoice, choices: Iterable[str], rest: QueryDict
 ) -> list[tuple[str, str]]:
-    """Return choices, each with the URL that has it in place of the unknown one, which may be empty."""
+    """Return each choice with the URL that uses it instead of the unknown one; empty if there is no such URL."""
     links = []
     for choice in choices:
         if isinstance(error, UnknownParameter):
             name, values = choice, [*rest.getlist(choice), *request.GET.getlist(error.value)]
         else:
-            name, entered = error.parameter, request.GET.getlist(error.parameter)
-            values = [choice if value == error.value else value for value in entered]
+            name, entered_values = error.parameter, request.GET.getlist(error.parameter)
+            values = [choice if value == error.value else value for value in entered_values]
         query = rest.copy()
         query.setlist(name, values)
         links.append((choice, _address(request, query) if values and "*" not in name else ""))

@@ -1,4 +1,4 @@
-"""Only the sandboxed child imports the libraries of models, and only the web server the pages."""
+"""Only the sandboxed child imports the libraries of models, and only the web server imports the pages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ backend()
 """
 
 
-#: What a Celery process imports at its start.
+#: Imports of a Celery process at its start.
 WORKER = "from leaderboard.celery import app\napp.loader.import_default_modules()"
 
 
