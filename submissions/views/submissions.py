@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, cast
 
 from django.contrib import messages
 from django.contrib.auth.models import AnonymousUser
@@ -63,9 +63,9 @@ def submissions(request: HttpRequest) -> HttpResponse:
     rows = rows.filter(system__name__icontains=request.GET.get("q", "").strip())
     rows = rows.filter(pk__in=jobs.values("submission")) if dataset else rows
     counts = rows.aggregate(all=Count("pk"), **{name: Count("pk", filter=by_state[name]) for name in FILTERS})
-    rows = rows.filter(by_state.get(state, Q())).alias(first_dataset=Lower(Min("jobs__dataset__name")))
-    order: Any = ORDERS[choice(request.GET, "sort", ORDERS)]
-    paginator = Paginator(with_jobs(rows.order_by(order, "-created_at")), PER_PAGE)
+    rows, order = rows.filter(by_state.get(state, Q())), choice(request.GET, "sort", ORDERS)
+    rows = rows.alias(first_dataset=Min(Lower("jobs__dataset__name"))) if order == "dataset" else rows
+    paginator = Paginator(with_jobs(rows.order_by(cast(Any, ORDERS[order]), "-created_at", "-pk")), PER_PAGE)
     paginator.count = counts[state or "all"]
     page = paginator.get_page(whole_number(request.GET, "page", 1))
     statuses = with_standings(describe(row, complete=True, compare=False) for row in page)

@@ -103,7 +103,7 @@ def test_a_system_says_what_readers_choose_by(demo: Dataset, api: Api, signed_in
     work()
     assert system.entries.get().training == "adapted"
     page = signed_in.get("/systems/described/").content.decode()
-    for shown in ("109,482,240", "8 A100, 3 days", "Ada Lovelace", "2024", "not permitted"):
+    for shown in ("109 M", "8 A100, 3 days", "Ada Lovelace", "2024", "not permitted"):
         assert shown in page
     assert "/systems/original/" in page
     again = api.submit(
