@@ -83,6 +83,9 @@ def test_an_overview_shows_the_scores_of_up_to_twelve_datasets(
     assert [dataset.slug in keys for dataset in datasets] == [shows_datasets] * count
     assert ("borda" in keys) != shows_datasets, "there is no room for both"
     assert (">topic 0</a>" in page) == shows_datasets, "without the name of the benchmark"
+    every_column = client.get("/benchmarks/all/?columns=all").content.decode()
+    narrow = re.findall(r'<th scope="col" class="[^"]*is-dataset[^"]*"[^>]*>\s*<a [^>]*id="by-([^"]+)"', every_column)
+    assert narrow == [dataset.slug for dataset in datasets]
 
 
 def test_rows_below_the_name_of_their_source_do_not_repeat_it(client: Client) -> None:
