@@ -14,7 +14,7 @@ from django.utils.text import slugify
 
 from leaderboard.models import Benchmark, Dataset, Round, Source, System, Team
 from leaderboard.rounds.lifecycle import save_round
-from leaderboard.templatetags.runboard import marked
+from leaderboard.templatetags.runboard import excerpt
 from tests.leaderboard.entries import make_source, make_system, record_boards, report, score, scored_dataset
 from tests.pages import one_line
 
@@ -235,12 +235,12 @@ def test_the_page_links_to_each_kind_with_its_count_and_marks_words_of_the_docum
     excerpts = re.findall(r"<small>Operations</small><small>(.*?)</small></a>", page)
     assert excerpts
     assert "<mark>" in "".join(excerpts)
-    assert max(len(re.sub("<.*?>|&.*?;", "", excerpt)) for excerpt in excerpts) <= 180
+    assert max(len(re.sub("<.*?>|&.*?;", "", text)) for text in excerpts) <= 180
     part = client.get("/search/?q=backup", headers={"HX-Request": "true"}).content.decode()
     assert "<mark>" not in part
     assert "#found-system" not in part
     assert "#found-" not in client.get("/search/?q=backup&kind=system").content.decode()
-    assert marked("No words. A <B> & b of Bo.", "b") == (
+    assert excerpt("No words. A <B> & b of Bo.", "b") == (
         "A &lt;<mark>B</mark>&gt; &amp; <mark>b</mark> of <mark>B</mark>o."
     )
 
