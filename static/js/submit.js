@@ -87,6 +87,7 @@
       list.uploads = list.uploads.filter((each) => each !== upload);
       shown.box.remove();
       input.value = "";
+      allowSubmission(valid);
       input.focus();
     };
     list.box.append(shown.box);
@@ -129,8 +130,8 @@
     ];
     const fields = { model: "#checkpoint", datasets: "[name=dataset]", name: "[name=new-name]" };
     if (!form() || !form().matches(".is-steps")) return [];
-    const given = (selector) => [...form().querySelectorAll(selector)].some((each) => each.value.trim());
-    return inputs.filter(([name, selector]) => form().querySelector(fields[name]) && !given(selector)).map(([name]) => name);
+    const hasValue = (selector) => [...form().querySelectorAll(selector)].some((each) => each.value.trim());
+    return inputs.filter(([name, selector]) => form().querySelector(fields[name]) && !hasValue(selector)).map(([name]) => name);
   }
 
   // A file that cannot be scored is not submitted until it, or its dataset, changes. The page has the reason for each
@@ -149,7 +150,7 @@
     const isNewFile = event.target.matches("input[type=file], input[name^='upload:'], select[data-dataset]");
     allowSubmission(isNewFile || valid);
   });
-  document.addEventListener("input", (event) => { if (event.target.name === "new-name") allowSubmission(valid); });
+  document.addEventListener("input", (event) => { if (form() && form().contains(event.target)) allowSubmission(valid); });
   allowSubmission(isValid());
 
   // Highlight the zone that a dragged file would be dropped on.
