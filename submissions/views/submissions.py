@@ -60,7 +60,7 @@ def submissions(request: HttpRequest) -> HttpResponse:
     dataset = datasets.get(choice(request.GET, "dataset", datasets))
     jobs = jobs.filter(dataset=dataset) if dataset else jobs
     by_state = {name: Q(pk__in=jobs.filter(state__in=FILTERS[name]).values("submission")) for name in FILTERS}
-    rows = rows.filter(system__name__icontains=request.GET.get("q", "").strip())
+    rows = rows.filter(system__name__icontains=words) if (words := request.GET.get("q", "").strip()) else rows
     rows = rows.filter(pk__in=jobs.values("submission")) if dataset else rows
     counts = rows.aggregate(all=Count("pk"), **{name: Count("pk", filter=by_state[name]) for name in FILTERS})
     rows, order = rows.filter(by_state.get(state, Q())), choice(request.GET, "sort", ORDERS)

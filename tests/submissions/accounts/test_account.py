@@ -48,7 +48,9 @@ def signed_in(signed_in: Client, alice: User) -> Client:
 def test_the_account_marks_its_page_and_the_others_lead_back(signed_in: Client) -> None:
     page = signed_in.get("/account/").content.decode()
     assert re.findall(r'href="([^"]+)" aria-current="page">Overview<', page) == ["/account/"]
-    for address in re.findall(r'<li><a href="([^"]+)">', page.partition('class="tabs"')[2].partition("</ul>")[0]):
+    tabs = re.findall(r'<li><a href="([^"]+)">', page.partition('class="tabs"')[2].partition("</ul>")[0])
+    assert len(tabs) == page.partition('class="tabs"')[2].partition("</ul>")[0].count("<li>") - 1 > 0
+    for address in tabs:
         assert '<p class="crumbs"><a href="/account/">Account</a></p>' in signed_in.get(address).content.decode()
 
 

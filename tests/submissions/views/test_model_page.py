@@ -86,7 +86,9 @@ def test_the_submit_button_is_there_once_with_what_it_needs(signed_in: Client) -
     page = page_of(signed_in, "dense")
     assert page.count('value="submit"') == 1
     missing = page.partition('value="submit"')[2]
-    for target in re.findall('<li class="is-[a-z]+">.*?href="#([^"]+)"', missing):
+    targets = re.findall('<li class="is-[a-z]+">.*?href="#([^"]+)"', missing)
+    assert targets[:2] == ["checkpoint", "datasets"]
+    for target in targets:
         assert f'id="{target}"' in page
     assert "Choose at least one dataset" in missing
 

@@ -285,6 +285,7 @@ def test_the_page_shows_quotas_and_sample_runs(
     def panel(query: str) -> str:
         page = one_line(signed_in.get(f"/submit/{query}").content.decode())
         assert 'href="/datasets/demo/files/demo.run.txt" download>example run</a>' in page
+        assert page.count('href="/datasets/demo/files/demo.run.txt"') == 1
         return re.sub("<[^>]*>", "", page.partition('id="check-result"')[2].partition("<details")[0])
 
     assert re.search(f"{secret.name}: ?0 of [0-9]+ submissions today", panel(""))
@@ -371,10 +372,16 @@ def test_the_list_is_sorted_by_the_address(demo: Dataset, secret: Dataset, api: 
     assert order("?sort=system&q=+alph") == ["Alpha"]
     assert order("?q=alph&dataset=demo") == []
     page = one_line(signed_in.get("/submissions/?sort=system&q=delta%3Cb%3E").content.decode())
-    assert "whose name contains “delta&lt;b&gt;”." in page
+    assert "No system name contains “delta&lt;b&gt;”." in page
     assert '<input type="hidden" name="sort" value="system">' in page
     assert '<a class="button" href="?sort=system">Show all systems</a>' in page
     assert signed_in.get("/submissions/?sort=score").status_code == 400
+    Dataset.objects.filter(pk=demo.pk).update(name="Zeta")
+    Dataset.objects.filter(pk=secret.pk).update(name="alpha")
+    job = Job.objects.get(submission__system__name="beta")
+    job.pk, job.dataset, job._state.adding = None, secret, True
+    job.save()
+    assert order("?sort=dataset") == ["Alpha", "beta", "Gamma"], "the first of several datasets ignores case"
 
 
 def test_the_list_is_filtered_by_state_and_dataset(demo: Dataset, secret: Dataset, api: Api, signed_in: Client) -> None:
