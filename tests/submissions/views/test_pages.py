@@ -311,7 +311,9 @@ def test_the_list_has_no_p_values(demo: Dataset, baseline: None, api: Api, signe
     submission = api.submit().body["id"]
     work()
     compute_certainty(demo)
-    assert ": p = " in signed_in.get(f"/submissions/{submission}/").content.decode()
+    page = one_line(signed_in.get(f"/submissions/{submission}/").content.decode())
+    assert ": p = " in page
+    assert re.search(r'<td class="n up "> ?<span>[+−]0', page), "a dashed box is around the value alone"
     page = one_line(signed_in.get("/submissions/").content.decode())
     assert re.search("vs BM25 · (not )?significant[^:<]*</span>", page)
 
