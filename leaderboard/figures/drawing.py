@@ -480,17 +480,22 @@ class ChartPoint(NamedTuple):
 
 
 def traces_by_architecture(
-    points: Sequence[ChartPoint], labeled: Sequence[int] | None = None, *, line: Sequence[int] = (), log_x: bool = False
+    points: Sequence[ChartPoint],
+    label_order: Sequence[int] | None = None,
+    *,
+    line: Sequence[int] = (),
+    log_x: bool = False,
 ) -> tuple[list[go.Scatter], dict[str, Any]]:
     """Return one trace of points per architecture, and the layout options of their labels.
 
     Baselines have a ring, and are larger among points of the usual size. All points have names, or those at the
-    positions in `labeled`. `line` has the positions of the points that a stepped line connects.
+    positions in `label_order`. `line` has the positions of the points that a stepped line connects.
     """
     names, coordinates = [point.name for point in points], [(point.x, point.y) for point in points]
     ends = [point.ends or (point.y, point.y) for point in points] if any(point.ends for point in points) else ()
-    shown, mark_sizes = range(len(points)) if labeled is None else labeled, [point.size for point in points]
-    labels = label_points(names, coordinates, shown, lines=[line], log_x=log_x, ends=ends, sizes=mark_sizes)
+    shown, mark_sizes = range(len(points)) if label_order is None else label_order, [point.size for point in points]
+    lines = [(line, line[-1])] if len(line) > 1 else []
+    labels = label_points(names, coordinates, shown, lines=lines, log_x=log_x, ends=ends, sizes=mark_sizes)
     traces = []
     for architecture, name in architecture_choices():
         mark = ARCHITECTURE.get(architecture, ARCHITECTURE["other"])

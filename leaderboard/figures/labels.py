@@ -56,25 +56,26 @@ POSITIONS: dict[str, Offset] = {
 #: More distant label positions, the nearest first: horizontal offset of the text's start (right of the point)
 #: or end (left of it), and vertical offset, in pixels.
 FAR_OFFSETS = [(side, row * 16) for row in (-1, 1, -2, 2, -3, 3, -4, 4) for side in (26, -26)]
-#: Maximum number of names that may be placed further away, or shortened to as many characters as follow.
+#: Maximum number of names that may be far from their points or shortened, and maximum length of a shortened name.
 MAX_FAR_NAMES, MAX_SHORT_NAME = 25, 14
 
 
 def label_points(
     names: Sequence[str],
     points: Sequence[tuple[float, float]],
-    labeled: Sequence[int],
+    label_order: Sequence[int],
     *,
-    lines: Sequence[Sequence[int]] = (),
+    lines: Sequence[tuple[Sequence[int], int]] = (),
     log_x: bool = False,
     ends: Sequence[tuple[float, float]] = (),
     sizes: Sequence[float] = (),
 ) -> list[dict[str, Any]]:
     """Return the options of each label: `text`, `textposition`, and the offset `far` if it is further away.
 
-    `narrow` has the same options for phones. Only the names at the positions `labeled` are placed, in this order; one
-    that does not fit has an empty text. `lines` are the numbers of the points that a stepped line connects. `ends` has
-    the interval of every point, or is empty; `sizes` has the diameters of their marks. The layout needs `far_labels`.
+    `narrow` has the same options for phones. Only the names at the positions `label_order` are placed, in this order;
+    one that does not fit has an empty text. `lines` has, for each stepped line, the positions of its points, and
+    of a point above or below its right end. `ends` has the intervals of all points, or is empty; `sizes` has the
+    diameters of their marks. The layout needs `far_labels`.
     """
     x_shares = _axis_positions([math.log10(x) if log_x else x for x, _ in points])
     y_shares = _axis_positions([*(y for _, y in points), *(end for pair in ends for end in pair)])
@@ -90,27 +91,26 @@ def label_points(
             for (x, y), extra in zip(centers, extras, strict=False)
             for half in [GAP - 1 + 0.8 * extra]
         ]
-        for line in filter(None, lines):
-            occupied_boxes += _step_boxes([centers[number] for number in line], picture.width)
+        for line, end in lines:
+            occupied_boxes += _step_boxes([centers[number] for number in line], centers[end][0])
         intervals = zip(y_positions[len(points) :: 2], y_positions[len(points) + 1 :: 2], strict=True)
         interval_boxes = [
             LabelBox(x - 2, min(pair), x + 2, max(pair)) for (x, _), pair in zip(centers, intervals, strict=False)
         ]
         labels: list[dict[str, Any]] = [{"text": "", "textposition": "middle right"} for _ in names]
         fixed_count = len(occupied_boxes)
-        for number in dict.fromkeys(labeled):
+        for number in dict.fromkeys(label_order):
             other_boxes = [box for position, box in enumerate(occupied_boxes) if position != number]
-            for offset, label, may_cross in _label_candidates(names[number], is_roomy=len(labeled) <= MAX_FAR_NAMES):
+            for offset, label, crosses in _label_candidates(names[number], has_room=len(label_order) <= MAX_FAR_NAMES):
                 # Plotly enlarges the mark's size by a quarter when it places a text next to it.
                 scale = 1.0 if "far" in label else 1.0 + 1.25 * extras[number] / GAP
                 width = picture.letters * text_width(label.get("text", names[number]))
                 left = centers[number][0] + offset[0] * width + offset[2] * scale
                 top = centers[number][1] + offset[1] * LINE_HEIGHT + offset[3] * scale
                 box = LabelBox(left, top, left + width, top + LINE_HEIGHT)
-                is_inside = (
-                    0 <= left <= picture.width + picture.overhang - width and -10 <= top <= HEIGHT + 5 - LINE_HEIGHT
-                )
-                obstacles = other_boxes if may_cross else [*other_boxes, *interval_boxes]
+                right_edge = picture.width + picture.overhang
+                is_inside = 0 <= left <= right_edge - width and -10 <= top <= HEIGHT + 5 - LINE_HEIGHT
+                obstacles = other_boxes if crosses else [*other_boxes, *interval_boxes]
                 connector = _connector_boxes(centers[number], label.get("far", (0.0, 0.0)))
                 is_crossing = any(one.overlaps(other) for one in connector for other in occupied_boxes[fixed_count:])
                 if is_inside and not is_crossing and not any(map(box.overlaps, obstacles)):
@@ -122,9 +122,9 @@ def label_points(
     return [{**wide, "narrow": narrow} for wide, narrow in zip(fit_labels(WIDE), fit_labels(NARROW), strict=True)]
 
 
-def _step_boxes(corners: Sequence[tuple[float, float]], right_edge: float) -> Iterator[LabelBox]:
+def _step_boxes(corners: Sequence[tuple[float, float]], right_end: float) -> Iterator[LabelBox]:
     """Yield the area of a stepped line, which is horizontal and then vertical, from each point to the next."""
-    for (x, y), (next_x, next_y) in pairwise([*corners, (right_edge, corners[-1][1])]):
+    for (x, y), (next_x, next_y) in pairwise([*corners, (right_end, corners[-1][1])]):
         yield LabelBox(x, y - 1, next_x, y + 1)
         yield LabelBox(next_x - 1, min(y, next_y), next_x + 1, max(y, next_y))
 
@@ -136,17 +136,17 @@ def _connector_boxes(center: tuple[float, float], offset: tuple[float, float]) -
     return [LabelBox(left - 1, top - 1, left + 1, top + 1) for left, top in spots] if any(offset) else []
 
 
-def _label_candidates(name: str, *, is_roomy: bool) -> Iterator[tuple[Offset, dict[str, Any], bool]]:
+def _label_candidates(name: str, *, has_room: bool) -> Iterator[tuple[Offset, dict[str, Any], bool]]:
     """Yield the possible positions of a label by preference, with its options, and whether it may cross intervals.
 
-    If the picture `is_roomy`, a name is further away, crosses an interval, or is shortened rather than omitted.
+    If the picture `has_room`, a name is further away, crosses an interval, or is shortened rather than omitted.
     """
     for position, offset in POSITIONS.items():
         yield offset, {"text": name, "textposition": position}, False
-    for x_offset, y_offset in FAR_OFFSETS if is_roomy else ():
+    for x_offset, y_offset in FAR_OFFSETS if has_room else ():
         yield (-1.0 if x_offset < 0 else 0.0, -0.5, x_offset, y_offset), {"far": (x_offset, y_offset)}, False
     short_name = name if len(name) <= MAX_SHORT_NAME else f"{name[: MAX_SHORT_NAME - 1]}…"
-    for text in (name, short_name) if is_roomy else ():
+    for text in (name, short_name) if has_room else ():
         for position, offset in POSITIONS.items():
             yield offset, {"text": text, "textposition": position}, True
 

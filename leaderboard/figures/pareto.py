@@ -131,8 +131,8 @@ def build(request: FigureRequest) -> Plot:
     y_axis = linear_axis(capitalize_first(scored_rows.title), heights)
     baselines = [point for point in points if point.row.entry.is_baseline]
     pins = [number for number, point in enumerate(points) if point.row.entry.slug in request.state.pins]
-    labeled = [*pins, *reversed(frontier_numbers)]
-    traces, labels = drawing.traces_by_architecture(points, labeled, line=frontier_numbers, log_x=True)
+    label_order = [*pins, *reversed(frontier_numbers)]
+    traces, labels = drawing.traces_by_architecture(points, label_order, line=frontier_numbers, log_x=True)
     frontier_traces = _frontier_traces([points[number] for number in frontier_numbers], x_axis, y_axis, lower=lower)
     sizes = [model_size(point.row) for point in points]
     drawn_systems = {row.entry.slug for row in rows}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,11 +67,12 @@ def build_progress(request: FigureRequest) -> Plot:
         if numbers := [number for number, point in enumerate(points) if point.row.ranked_in == line.kind]:
             best = drawing.running_best([points[number].y for number in numbers], lower=lower)
             groups.append((line, numbers, [numbers[position] for position in best]))
-    best_numbers = [best for _line, _numbers, best in groups]
+    best_numbers = dict.fromkeys(number for _line, _numbers, best in groups for number in best)
+    stepped_lines = [(best, numbers[-1]) for _line, numbers, best in groups if len(numbers) > 1]
     names, pins = [point.name for point in points], request.state.pins
     coordinates = [(date.fromisoformat(point.x).toordinal(), point.y) for point in points]
     pinned_numbers = [number for number, point in enumerate(points) if point.row.entry.slug in pins]
-    labels = label_points(names, coordinates, [*pinned_numbers, *chain(*best_numbers)], lines=best_numbers)
+    labels = label_points(names, coordinates, [*pinned_numbers, *best_numbers], lines=stepped_lines)
     order = [number for _line, numbers, _best in groups for number in numbers]
     texts = [line.description for line, _numbers, _best in groups]
     scores = [points[number].y for number in order]
@@ -91,7 +91,7 @@ def build_progress(request: FigureRequest) -> Plot:
             ("System", [names[number] for number in order]),
             ("Date", [dated_pairs[number][0] for number in order]),
             (y_title, scores, number_format),
-            ("Best at that date", ["yes" if number in chain(*best_numbers) else "no" for number in order]),
+            ("Best at that date", ["yes" if number in best_numbers else "no" for number in order]),
         ),
         caption=f"{capitalize_first(y_title)} of {drawing.inline_title(board)} over time, for "
         f"{drawing.count_systems(len(dated_pairs))}; lines show the best so far. Only systems on a line and "

@@ -305,9 +305,34 @@ def test_captions_claim_no_more_than_is_known() -> None:
 def test_no_name_covers_a_stepped_line() -> None:
     names, points = ["a system with a long name", "second", "third"], [(0.0, 0.1), (0.2, 0.9), (1.0, 0.5)]
     assert label_points(names, points, [0])[0]["textposition"] == "top right"
-    crossed = label_points(names, points, [0], lines=[[0, 1]])[0]
+    crossed = label_points(names, points, [0], lines=[([0, 1], 2)])[0]
     assert (crossed["text"], crossed["textposition"]) == (names[0], "bottom right"), "the line rises right of its point"
     assert [label["text"] for label in label_points(names, points, [1])] == ["", "second", ""]
+
+
+def test_names_right_of_the_end_of_a_line_keep_their_positions() -> None:
+    names, points = ["first", "second", "third", "fourth"], [(0.0, 0.9), (0.2, 0.5), (0.9, 0.86), (1.0, 0.0)]
+    positions = [label_points(names, points, [2], lines=[([0], end)])[2]["textposition"] for end in (1, 3)]
+    assert positions == ["top center", "middle right"]
+
+
+@pytest.mark.django_db
+def test_kinds_of_results_with_one_point_have_no_line_that_names_avoid(monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = scored_dataset()
+    lines: list[tuple[list[int], int]] = []
+    for name, value in (("one", 0.5), ("two", 0.6), ("three", 0.55)):
+        score(dataset, name, ndcg=value)
+    date_results("2024-01-01", "2024-02-01", "2024-03-01")
+    report(dataset, make_source("paper"), "printed", ndcg=0.4)
+
+    def record(*arguments: Any, **options: Any) -> list[dict[str, Any]]:
+        lines.extend(options["lines"])
+        return label_points(*arguments, **options)
+
+    monkeypatch.setattr("leaderboard.figures.scores.label_points", record)
+    drawn("progress", f"dataset={dataset.slug}")
+    [(best, end)] = lines
+    assert (len(best), end) == (2, max(best) + 1), "the line of scored systems ends at the last of them"
 
 
 def test_on_a_phone_names_are_shortened_rather_than_omitted() -> None:
