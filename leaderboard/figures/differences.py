@@ -241,9 +241,12 @@ def _draw(
         explanation += f" Filled points are significantly better (green) or worse (orange) than {subject.baseline}."
     if UNCORRECTED in outcomes:
         explanation += " " + _("Dashed lines are significant only before Holm correction.")
-    if UNTESTED in outcomes:
+    untested = [each.is_reported for each in all_differences if each.outcome == UNTESTED] if is_single else []
+    if untested:
+        is_hidden = bool(subject.threshold) and not all(untested)
         reason = _("Crosses are not tested: with hidden judgments, only better systems are.")
-        explanation += " " + (reason if subject.threshold else _("Crosses are not tested."))
+        explanation += " " + (reason if is_hidden else _("Crosses are not tested."))
+        explanation += " " + _("Reported results are not tested.") if is_hidden and any(untested) else ""
     band = {"type": "rect", "x0": 0.0, "x1": subject.threshold, "yref": "paper", "y0": 0, "y1": 1, **_BAND}
     if subject.threshold:
         explanation += " " + _("In the band, differences are not significant.")

@@ -105,6 +105,12 @@ def test_over_hidden_judgments_a_difference_has_the_color_of_the_board_and_no_in
     assert (band["x0"], band["x1"]) == (0.0, least)
     assert "In the band, differences are not significant." in plot.caption
     assert "Crosses are not tested: with hidden judgments, only better systems are." in plot.caption
+    assert "Reported results" not in plot.caption
+    paper = make_source("paper")
+    report(hidden, paper, "BM25", baseline=True, ndcg=0.2)
+    report(hidden, paper, "printed", ndcg=0.4)
+    caption = drawn("deltas", f"dataset={hidden.slug}").caption
+    assert "only better systems are. Reported results are not tested." in caption
 
 
 def test_the_axis_includes_the_least_significant_difference() -> None:
