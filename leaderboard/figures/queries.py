@@ -356,7 +356,7 @@ def _evenly_spaced(total: int) -> tuple[range, list[str]]:
 def _bars(
     differences: Sequence[float], ranks: Sequence[int], measure: str, *, orientation: str = "v", **options: Any
 ) -> go.Bar:
-    """Return bars colored by the sign and the measure's direction, in hues of untested differences."""
+    """Return bars colored by the sign and the measure's direction, in the hues of untested differences."""
     colors = [BLUE if (value > 0) != (better(measure) == "lower") else PURPLE for value in differences]
     lengths = [round(value, 6) for value in differences]
     x, y = (lengths, ranks) if orientation == "h" else (ranks, lengths)
