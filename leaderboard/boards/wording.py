@@ -89,7 +89,7 @@ def significance_verdict(statement: Statement, *, is_baseline_tied: bool) -> str
     if not (statement.better or statement.worse):
         return _("not significant")
     if statement.is_lost_by_correction and statement.least_p:
-        return _("too few %s for so many systems") % statement.sample.partition(" ")[2]
+        return _("too few %s for this number of systems") % statement.sample.partition(" ")[2]
     is_lost = statement.is_lost_by_correction or is_baseline_tied
     return _("significant only before correction") if is_lost else _("significant")
 

@@ -80,7 +80,7 @@ def linear_ticks(
 def log_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
     """Return a logarithmic axis with ticks at powers of ten.
 
-    A short axis also has ticks at multiples of these, and one of less than a power of ten has linear ticks.
+    Axes of at most 3.2 decades also have ticks between powers of ten; those of at most 0.8 have linear ticks.
     """
     low, high = math.log10(min(values)), math.log10(max(values))
     room = 0.06 * max(high - low, 0.5)

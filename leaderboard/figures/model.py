@@ -139,7 +139,7 @@ class Figure:
     """A kind of figure, registered by its slug.
 
     Its `title` is a question. `choices` are its own parameters: name → label and values, the default first. Pages of
-    boards show `folded` figures under "More figures".
+    boards show `folded` figures, which are about the lengths of documents, in a fold of their own.
 
     Three predicates decide whether a page shows the figure: `fits` by a dataset's row (`pages.DATASET_FIELDS`),
     `drawable` by the whole board, and `has_data`, which may query the database, by the board and the ids of its

@@ -288,7 +288,7 @@ def test_boards_state_the_smallest_p_that_few_datasets_can_have_and_cards_that_t
     assert f"p = 0.031, Holm-corrected p = 0.125; {least}" in board.summary.text
     for address in ("/", "/benchmarks/"):
         page = " ".join(client.get(address).content.decode().split())
-        assert "too few datasets for so many systems" in page
+        assert "too few datasets for this number of systems" in page
         assert "p =" not in page, "details are on the board"
 
 
