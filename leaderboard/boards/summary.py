@@ -128,7 +128,7 @@ class _Leader:
         if (reported := self._better_reported()) is not None:
             label = _("Best of other sources") if is_reported else _("Best reported")
             text = f"{_name(reported, self.names)}, {format_value(_number(reported, self.key), 3)}"
-            detail = _("%(source)s, ranked separately and not tested against the best")
+            detail = _("%(source)s; ranked separately, not tested")
             primary_parts.insert(0, Part(label, text, detail=detail % {"source": ranking_source(reported)}))
         if board.statements.tied_with_best(board.measure) and len(rows) > 1:
             detail = ", ".join(filter(None, [pairs_text(board.statements, board.measure), board.tested_over]))

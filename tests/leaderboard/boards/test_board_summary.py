@@ -310,11 +310,7 @@ def test_page_exports_and_api_say_the_same_of_each_board(client: Client, case: s
 @pytest.mark.parametrize(
     ("reported", "note"),
     [
-        (
-            0.9,
-            "Best reported: printed, 0.900 (Lovelace and Hopper 2020, ranked separately and not tested against the "
-            "best). ",
-        ),
+        (0.9, "Best reported: printed, 0.900 (Lovelace and Hopper 2020; ranked separately, not tested). "),
         (0.3, ""),
     ],
 )

@@ -263,7 +263,7 @@ def test_sources_of_bright_are_ranked_apart(client: Client) -> None:
 
 def test_the_best_of_one_source_is_never_called_the_best_of_a_board_with_several(client: Client) -> None:
     load_reported(current=True)
-    whole, other = "Best reported by AQ-MedAI 2025", "INF-X-Retriever reported at 0.634 by "
+    whole, other = "Best reported by AQ-MedAI 2025", "Best of other sources: INF-X-Retriever, 0.634 ("
     summary = board("bright").summary
     assert summary is not None
     assert (summary.label, summary.name) == (whole, "DIVER V2")
