@@ -65,7 +65,7 @@ def submissions(request: HttpRequest) -> HttpResponse:
     counts = rows.aggregate(all=Count("pk"), **{name: Count("pk", filter=by_state[name]) for name in FILTERS})
     rows, order = rows.filter(by_state.get(state, Q())), choice(request.GET, "sort", ORDERS)
     rows = rows.alias(first_dataset=Min(Lower("jobs__dataset__name"))) if order == "dataset" else rows
-    paginator = Paginator(with_jobs(rows.order_by(cast(Any, ORDERS[order]), "-created_at", "-pk")), PER_PAGE)
+    paginator = Paginator(with_jobs(rows.order_by(cast(Any, ORDERS[order]), *["-created_at"] * bool(order))), PER_PAGE)
     paginator.count = counts[state or "all"]
     page = paginator.get_page(whole_number(request.GET, "page", 1))
     statuses = with_standings(describe(row, complete=True, compare=False) for row in page)
