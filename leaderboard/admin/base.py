@@ -102,9 +102,12 @@ class CurationAdmin(SimpleHistoryAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         """Return the URLs of the additional `pages`, each handled by the method `NAME_view`, before Django's own."""
-        prefix, guard = f"{self.opts.app_label}_{self.opts.model_name}", self.admin_site.admin_view
-        views = [(name, route, guard(getattr(self, f"{name}_view"))) for name, route in self.pages.items()]
-        return [*(path(route, view, name=f"{prefix}_{name}") for name, route, view in views), *super().get_urls()]
+        prefix = f"{self.opts.app_label}_{self.opts.model_name}"
+        views = [(name, route, getattr(self, f"{name}_view")) for name, route in self.pages.items()]
+        extra_urls = [
+            path(route, self.admin_site.admin_view(view), name=f"{prefix}_{name}") for name, route, view in views
+        ]
+        return [*extra_urls, *super().get_urls()]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return self.may_add and super().has_add_permission(request)

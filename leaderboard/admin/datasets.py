@@ -216,8 +216,9 @@ class DatasetAdmin(TableImportExportAdmin):
 
     @admin.display(description="judgments", ordering="hidden")
     def judgements(self, dataset: Dataset) -> str:
-        visibility = "hidden" if dataset.hidden else "open"
-        return visibility if dataset.current_qrels_id is not None else "—"
+        if dataset.current_qrels_id is None:
+            return "—"
+        return "hidden" if dataset.hidden else "open"
 
     @admin.display(description="public share")
     def share(self, dataset: Dataset) -> str:

@@ -122,9 +122,9 @@ class _Leader:
         """
         board, best, rows, statement = self.board, self.best, self.rows, self.statement
         ratio, is_reported, total = _number(best, relative), best.ranked_in == REPORTED, len(board.rows)
-        baseline = next((row for row in self.tied if row.entry.is_baseline and statement.better), None)
+        baseline_tied = self._is_tied_with_baseline and bool(statement.better)
         cheapest, latency, cost = self._cheapest()
-        primary_parts, secondary_parts = [self._lead_part(ratio, baseline)], list[Part]()
+        primary_parts, secondary_parts = [self._lead_part(ratio, baseline_tied=baseline_tied)], list[Part]()
         if (reported := self._better_reported()) is not None:
             label = _("Best of other sources") if is_reported else _("Best reported")
             text = f"{_name(reported, self.names)}, {format_value(_number(reported, self.key), 3)}"
@@ -167,7 +167,7 @@ class _Leader:
             cheapest.entry.slug if cheapest else None,
             latency,
             is_safe,
-            baseline is not None,
+            baseline_tied,
             best.entry.system_id if best.entry.challenged else None,
             self._headline(ratio, measure, better_reported=reported),
             draw_forest(list(self._forest_rows(relative)), measure, board.baseline, len(rows), least),
@@ -373,12 +373,12 @@ class _Leader:
         facts = {"share": round(100 - 100 * (judged or 0.0))}
         return "" if judged is None else _("%(share)d%% of the best system’s top 10") % facts
 
-    def _lead_part(self, relative: float | None, tied_baseline: Row | None) -> Part:
+    def _lead_part(self, relative: float | None, *, baseline_tied: bool) -> Part:
         """Return the lead over the baseline, and whether it is significant if such results are tested.
 
         Later submissions do not change the difference and its interval; a star marks significance after correction.
-        `tied_baseline` is the baseline if the tests of all pairs do not separate it from a best that is better in its
-        own test.
+        `baseline_tied` tells whether the tests of all pairs do not separate the baseline from a best that is better in
+        its own test.
         """
         board, best, statement = self.board, self.best, self.statement
         if best.entry.is_baseline:
@@ -402,12 +402,12 @@ class _Leader:
         if statement.better is None:
             return Part(label, f"{lead}, {self._untested_lead}", note=note)
         verdict = significance_word(statement)
-        if tied_baseline is not None:
+        if baseline_tied:
             verdict = _("better when tested alone")
         if statement.interval is not None:
             difference += " [{}, {}]".format(*(signed(end, 3) for end in statement.interval))
         text = f"{lead}{SEPARATED if statement.holds_after_correction else ''} ({difference}), {verdict}"
-        is_doubtful = tied_baseline is not None or statement.is_lost_by_correction
+        is_doubtful = baseline_tied or statement.is_lost_by_correction
         state = "" if is_doubtful else "up" if statement.better else "ns"
         detail, threshold = p_values_text(statement), board.statements.least_difference(board.measure)
         if threshold is not None:  # The judgments are hidden.

@@ -124,10 +124,9 @@ def _matching_systems(name: str, choices: Mapping[str, SystemChoice]) -> list[st
     if len(matches) != 1 and name.casefold() in choices:
         return [name.casefold()]
     for normalize in (str.casefold, _letters_and_digits):
+        key = normalize(name)
         matches = matches or [
-            slug
-            for slug, choice in choices.items()
-            if normalize(name) and normalize(name) in map(normalize, (slug, choice.name, choice.label))
+            slug for slug, choice in choices.items() if key and key in map(normalize, (slug, choice.name, choice.label))
         ]
     return matches
 

@@ -332,8 +332,13 @@ def _common_means(complete_rows: Sequence[ComparedDataset], scope: BenchmarkScop
 def _mean_cells(means: Sequence[float], measure: str) -> list[ComparedCell]:
     """Return a cell for each system's mean, with the difference from the first mean."""
     return [
-        ComparedCell(value=mean, comparable=True, delta=numbers.difference(mean, means[0]), measure=measure)
-        for mean in means
+        ComparedCell(
+            value=mean,
+            comparable=True,
+            delta=numbers.difference(mean, means[0]) if position else None,
+            measure=measure,
+        )
+        for position, mean in enumerate(means)
     ]
 
 

@@ -277,9 +277,10 @@ def name_axes(
     """
     positions = spread_positions(len(names), max_names or len(names)).tolist()
     style = {"range": [-0.5, len(names) - 0.5], "showgrid": False, "zeroline": False, "ticks": "", **options}
+    suffixes = [f" ({name})" for name in ids]
 
     def distinct_texts(length: int) -> list[str]:
-        texts, suffixes = [shorten(names[position], length) for position in positions], [f" ({name})" for name in ids]
+        texts = [shorten(names[position], length) for position in positions]
         return [
             shorten(names[position], max(length - len(suffixes[position]), 2)) + suffixes[position]
             if ids and texts.count(text) > 1
