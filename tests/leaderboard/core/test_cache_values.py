@@ -97,7 +97,8 @@ def test_nothing_in_the_broker_is_unpickled(client: Client, broker: redis.Redis,
 
     visit()
     keys = list(broker.scan_iter())
-    assert len(keys) > 4, keys
+    # Not the number: two pages may share a slot, and counts of pages are added only once in a while.
+    assert {key.split(b":")[2] for key in keys} >= {b"page", b"comparison", b"seen", b"allauth"}
     evil = pickle.dumps(Planted(canary))
     for key in keys:
         broker.set(key, evil, ex=600)
