@@ -34,8 +34,9 @@ EARLIER_VERSION = "0.1.0 (commit 8b88ba7)"
 #: Queries for the table and name of each column. Unlike the information schema, the catalog of PostgreSQL
 #: also lists columns that the role may not read.
 _COLUMNS = {
-    "postgresql": "SELECT relname, attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid "
-    "WHERE relkind IN ('r', 'p') AND pg_table_is_visible(attrelid) AND attnum > 0 AND NOT attisdropped",
+    "postgresql": "SELECT relname, attname FROM pg_namespace JOIN pg_class ON relnamespace = pg_namespace.oid "
+    "JOIN pg_attribute ON attrelid = pg_class.oid WHERE nspname = ANY (current_schemas(false)) "
+    "AND relkind IN ('r', 'p') AND attnum > 0 AND NOT attisdropped",
     "sqlite": "SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type = 'table'",
 }
 

@@ -241,7 +241,7 @@ def main() -> None:
     parser.add_argument("--devices", type=int, default=64)
     parser.add_argument("--shards", type=int, default=2768)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     add_option(parser)
     options = parser.parse_args()
     figures = Figures(__file__)
