@@ -108,8 +108,8 @@ class Lease:
         #: Seconds spent waiting for the machine, as of the last report.
         self.waited = 0.0
         self._reported_at = self.claimed_at = time.monotonic()
-        #: Time and stage of the last extension written to the row.
-        self.extended_at, self.extended_stage = self.claimed_at, job.stage
+        #: Time of the last extension written to the row.
+        self.extended_at = self.claimed_at
         self.lost = False
         self.lost_database = False
         self.cancelled = False
@@ -170,19 +170,18 @@ class Lease:
         try:
             if self.seconds_left < 0:
                 time_out(job)  # the dispatcher also checks this, but it may be down
-            now, stage = time.monotonic(), self.stage
+            now = time.monotonic()
             # Users do not watch or cancel single shards, and hundreds of workers extend leases: write the row of a
             # shard only twice per lease.
-            is_recent = stage == self.extended_stage and now - self.extended_at < settings.QUEUE_TIMES.lease / 2.5
-            if job.kind == Job.Kind.SHARD and is_recent:
+            if job.kind == Job.Kind.SHARD and now - self.extended_at < settings.QUEUE_TIMES.lease / 2.5:
                 return
-            report = (self.progress, stage, self.note)
+            report = (self.progress, self.stage, self.note)
             if not extend_lease(job, *report, waited=self.waited, unless_cancelled=True):
                 active_jobs = Job.objects.filter(pk=job.pk, fence=job.fence).exclude(state__in=TERMINAL)
                 self.cancelled = active_jobs.filter(cancel_requested=True).exists()
                 # Keep the lease until the work has stopped.
                 self.lost = not (self.cancelled and extend_lease(job, *report, waited=self.waited))
-            self.extended_at, self.extended_stage = now, stage
+            self.extended_at = now
         except DatabaseError:
             connection.close()  # the next attempt opens a new one; the lease outlasts several failures
 
