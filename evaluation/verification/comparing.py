@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -403,22 +404,20 @@ def _add_lines(lines: bytes, rankings: Rankings) -> set[str]:
     Lines of other queries are skipped. Raises ValueError for an invalid line or a repeated document.
     """
     changed_queries = set()
-    current_query, ranked = b"", None
     fields = lines.split()
-    queries, _, documents, _, scores, tags = (fields[column::6] for column in range(6))
-    # If the number of fields is not a multiple of six, `tags` is shorter and `zip` raises ValueError.
-    for query, document, score, _ in zip(queries, documents, map(float, scores), tags, strict=True):
-        if query != current_query:
-            current_query, name = query, query.decode()
-            ranked = rankings.get(name)
-            if ranked is not None:
-                changed_queries.add(name)
-        if ranked is None:
-            continue
-        key = document.decode()
-        if key in ranked:
-            raise ValueError("a query has a document twice")
-        ranked[key] = score
+    if len(fields) % 6:
+        raise ValueError("a line does not have six fields")
+    documents, scores, start = fields[2::6], list(map(float, fields[4::6])), 0
+    for query, query_lines in groupby(fields[::6]):
+        end = start + len(list(query_lines))
+        ranked = rankings.get(query.decode())
+        if ranked is not None:
+            changed_queries.add(query.decode())
+            count = len(ranked) + end - start
+            ranked.update(zip(map(bytes.decode, documents[start:end]), scores[start:end], strict=True))
+            if len(ranked) < count:
+                raise ValueError("a query has a document twice")
+        start = end
     return changed_queries
 
 
