@@ -1,12 +1,12 @@
 """A whole cross-encoder job beside CrossEncoder.rank of sentence-transformers, for the same pairs.
 
-    python tests/benchmarks/cross_encoder.py [--queries 93] [--rounds 1] [--threads 2] [--batch-size 32]
+    python tests/benchmarks/cross_encoder.py [--queries 40] [--rounds 1] [--threads 2] [--batch-size 32]
 
 Both sides are whole processes, started in turn: Python starts, libraries are imported, the model is loaded (the body of
 all-MiniLM-L6-v2 with a head of random weights, saved by sentence-transformers), the collection (Vaswani) and a run of
 BM25 are read, the first 100 documents of each query re-ranked, and a run written. Same threads; ours in batches of so
 many tokens, theirs of so many texts. Figures are wall and CPU seconds and the peak of resident memory of the process
-(wait4). The bound is the ratio of medians over all queries: CPU at most 1. Ours also checks what it writes, and ranks
+(wait4). The bound is the ratio of medians: CPU at most 1. Ours also checks what it writes, and ranks
 the same: the share of the top ten that both have is printed.
 """
 
@@ -108,7 +108,7 @@ def compare(folder: Path, arguments: argparse.Namespace, figures: Figures) -> No
 
 def main() -> None:
     """Run the benchmark, or its bare side."""
-    arguments = parser_of(__doc__, "queries", 93).parse_args()
+    arguments = parser_of(__doc__, "queries", 40).parse_args()
     if arguments.bare:
         run_bare(arguments.bare, arguments.model, arguments.threads, arguments.batch_size)
         return

@@ -1,6 +1,6 @@
 """Exact search from mapped files beside faiss IndexFlatIP, and beside the bare matrix product.
 
-    python tests/benchmarks/exact_search.py [--documents 1000000] [--queries 1000] [--rounds 5] [--float16]
+    python tests/benchmarks/exact_search.py [--documents 1000000] [--queries 1000] [--rounds 3] [--float16]
 
 Vectors of 384 dimensions, of length one, lie in shards of 50,000 as a dense job leaves them. Each contender is a
 process of its own, and they take turns. Time is that of searching alone, top 100: ours includes the order of equal
@@ -176,7 +176,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=1_000_000)
     parser.add_argument("--queries", type=int, default=1_000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--float16", action="store_true", help="also search vectors stored in float16")
     parser.add_argument("--contender", choices=CONTENDERS, help=argparse.SUPPRESS)

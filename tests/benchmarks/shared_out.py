@@ -136,7 +136,7 @@ def report(folder: Path, documents: int, figures: Figures) -> None:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--documents", type=int, default=200_000)
+    parser.add_argument("--documents", type=int, default=60_000)
     add_option(parser)
     arguments = parser.parse_args()
     figures = Figures(__file__)

@@ -1,6 +1,6 @@
 """Shards of one corpus, each by a child of its own and all by one that stays: `python tests/benchmarks/warm_child.py`.
 
-Ten shards of 200 passages of 55 words are encoded with all-MiniLM-L6-v2 in a worker's sandbox (bwrap where it works,
+Four shards of 200 passages of 55 words are encoded with all-MiniLM-L6-v2 in a worker's sandbox (bwrap where it works,
 else none), first each by a new child, then by `ShardEncoder`'s. The processor stands for the device. *Idle* is the wall
 time in which no shard was being encoded: starting Python, importing libraries, loading the model, reading the corpus,
 checking and copying what the child wrote. Each shard's bytes must be equal by both ways.
@@ -139,7 +139,7 @@ def measure(options: argparse.Namespace, folder: Path, figures: Figures) -> None
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shards", type=int, default=10)
+    parser.add_argument("--shards", type=int, default=4)
     parser.add_argument("--documents", type=int, default=200)
     add_option(parser)
     options = parser.parse_args()
