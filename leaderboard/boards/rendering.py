@@ -41,7 +41,8 @@ from leaderboard.core.text.dates import format_day
 from leaderboard.core.text.numbers import DECIMALS, MINUS, format_quantity, signed_percent
 from leaderboard.models import REFERENCE_TYPES, Entry
 from leaderboard.results.board_rows.entry_rows import GONE, REPORTED, SCORED, STALE
-from leaderboard.results.significance.statements import BoardStatements, differs, lost_class
+from leaderboard.results.significance.statements import BoardStatements, lost_class, outcome_class
+from leaderboard.results.significance.types import EntryCertainty
 
 #: Spaces as wide as a digit and as a decimal point, which align 0.123, 0.1234, and 12.
 FIGURE_SPACE = "\u2007"
@@ -288,34 +289,31 @@ class ColumnWriter:
         return self._differences(texts, repeat(""))
 
     def _differences(self, texts: list[str], paddings: Iterable[str]) -> ColumnHtml:
-        """Return signed differences with the class of their outcome: `up`, `down`, `ns`, or `untested`.
+        """Return signed differences with the classes of `outcome_class`.
 
-        Better is not the same as positive for measures such as Hole@10. Most reported results, and worse scores on
-        hidden judgments, are not tested.
+        Better is not the same as positive for measures such as Hole@10.
         """
         higher_is_better, board = self.column.better != "lower", self.board
         signed_texts = [
             text.replace("-", MINUS) if value else text.replace("+", "±")
             for value, text in zip(self.values, texts, strict=True)
         ]
-        tests, is_threshold = [cell.certainty for cell in self.cells], False
-        significances = [differs(test) for test in tests]
-        if self.column.key in (DELTA, *RATIOS):
-            tests, significances = [row.certainty for row in board.rows], [row.differs for row in board.rows]
-            is_threshold = board.statements.least_difference(board.measure) is not None
-
-        def css_class(row: Row, value: Value, is_significant: bool, lost: str, is_tested: bool) -> str:
-            if not value or isinstance(value, str):
-                return "ns"
-            is_better = (value > 0) == higher_is_better
-            if is_significant:
-                return f"{'up' if is_better else 'down'}{lost}"
-            return "untested" if not is_tested and (row.ranked_in == REPORTED or is_threshold > is_better) else "ns"
-
+        is_of_row, tests = self.column.key in (DELTA, *RATIOS), [cell.certainty for cell in self.cells]
+        published: Sequence[bool | None] = [None] * len(tests)
+        if is_of_row:
+            tests = [row.certainty for row in board.rows]
+            if board.statements.least_difference(board.measure) is not None:
+                published = [row.differs for row in board.rows]
         # Differences between the parts of a dataset are not from the baseline.
-        is_between_parts = self.column.key not in (DELTA, *RATIOS) and not self.column.group.startswith(EFFECTIVENESS)
-        were_tested = [is_between_parts or (test is not None and test.p_baseline is not None) for test in tests]
-        classes = list(map(css_class, board.rows, self.values, significances, map(lost_class, tests), were_tested))
+        is_from_baseline = is_of_row or self.column.group.startswith(EFFECTIVENESS)
+
+        def css_class(value: Value, test: EntryCertainty | None, better: bool | None) -> str:
+            if not value or isinstance(value, str) or not is_from_baseline:
+                return "ns"
+            direction = "up" if (value > 0) == higher_is_better else "down"
+            return outcome_class(direction, test and test.p_baseline, lost_class(test), better=better)
+
+        classes = list(map(css_class, self.values, tests, published))
         # A box around the number alone, as on cards.
         signed_texts = [
             f"<span>{text}</span>" if name.endswith("is-lost") else text

@@ -32,8 +32,14 @@ from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
 from leaderboard.models import REFERENCE_TYPES, Benchmark, Dataset
 from leaderboard.results.board_rows.entry_rows import REPORTED, UNRANKED
-from leaderboard.results.significance.statements import BoardStatements, Gap, Statement, lost_class, statements
-from leaderboard.results.significance.types import ALPHA
+from leaderboard.results.significance.statements import (
+    BoardStatements,
+    Gap,
+    Statement,
+    lost_class,
+    outcome_class,
+    statements,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +63,11 @@ class ComparedCell:
     def text(self) -> dict[str, Any]:
         """Formatted values for the page and the exports."""
         p, corrected = self.tested and self.tested.p, self.corrected
-        gray = "untested" if p is None else "ns"
         test = Statement(p=p, p_corrected=corrected and corrected.p, ranks=corrected and corrected.ranks)
         return {
             "value": numbers.format_value(self.value, numbers.DECIMALS),
             "delta": numbers.signed(self.delta and round(self.delta, numbers.DECIMALS), numbers.DECIMALS),
-            "direction": self.direction + lost_class(test) if p is not None and p < ALPHA else gray,
+            "direction": outcome_class(self.direction, p, lost_class(test)),
             "p": "—" if p is None else format_p_value(p),
             "corrected": "" if corrected is None else corrected.text,
             "spread": self.spread,

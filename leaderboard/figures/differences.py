@@ -16,8 +16,7 @@ from leaderboard.figures import drawing
 from leaderboard.figures.drawing import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.results.board_rows.entry_rows import REPORTED
-from leaderboard.results.significance.statements import differs
-from leaderboard.results.significance.types import EntryCertainty
+from leaderboard.results.significance.statements import lost_class, outcome_class
 
 _BAND = {"fillcolor": "var(--tint-strong)", "line_width": 0, "layer": "below"}
 #: Maximum number of systems side by side.
@@ -54,41 +53,32 @@ UNCORRECTED = _Style(gettext_lazy("significant only before Holm correction"), dr
 NOT_SIGNIFICANT = _Style(gettext_lazy("not significant"), drawing.GREY, "circle-open")
 SIGNIFICANTLY_WORSE = _Style(gettext_lazy("significantly worse"), drawing.WORSE, "circle")
 UNTESTED = _Style(gettext_lazy("not tested"), drawing.GREY, "x-thin")
-#: Outcomes in the order of the legend.
-OUTCOMES = (SIGNIFICANTLY_BETTER, UNCORRECTED, NOT_SIGNIFICANT, SIGNIFICANTLY_WORSE, UNTESTED)
+#: Outcomes by class, in the order of the legend.
+OUTCOMES = {
+    "up": SIGNIFICANTLY_BETTER,
+    "up is-lost": UNCORRECTED,
+    "down is-lost": UNCORRECTED,
+    "ns": NOT_SIGNIFICANT,
+    "down": SIGNIFICANTLY_WORSE,
+    "untested": UNTESTED,
+}
 
 
 class _Difference(NamedTuple):
     """A difference from the baseline, or None if it is unknown, with the results of its test.
 
-    `sign` is `up` if the score is better than the baseline's and `down` if it is worse. `better` is the published
-    comparison on hidden judgments, which does not test worse scores, or None. `is_reported` differences are not tested.
+    `outcome` is that of `outcome_class`. `is_reported` differences are not tested.
     """
 
     value: float | None
-    sign: str
-    certainty: EntryCertainty | None
-    better: bool | None
+    ends: tuple[float, float] | None
+    outcome: str
     is_reported: bool
     link: str = ""
 
     @property
-    def ends(self) -> tuple[float, float] | None:
-        return self.certainty.delta_interval if self.certainty is not None else None
-
-    @property
-    def outcome(self) -> _Style:
-        """Outcome of the test, which also determines the mark."""
-        is_better = self.sign == "up"
-        if self.certainty is not None and self.certainty.p_baseline is not None:
-            if not differs(self.certainty):
-                return NOT_SIGNIFICANT
-            if self.certainty.is_lost_by_correction:
-                return UNCORRECTED
-            return SIGNIFICANTLY_BETTER if is_better else SIGNIFICANTLY_WORSE
-        if self.better is not None and is_better:
-            return SIGNIFICANTLY_BETTER if self.better else NOT_SIGNIFICANT
-        return UNTESTED
+    def style(self) -> _Style:
+        return OUTCOMES[self.outcome]
 
 
 class _Series(NamedTuple):
@@ -149,9 +139,8 @@ def _finding(baseline: str, differences: Sequence[_Difference]) -> str:
     """Return a sentence that counts tested systems significantly better than the baseline, empty without tests."""
     tested = [difference for difference in differences if not difference.is_reported]
     outcomes = [difference.outcome for difference in tested]
-    better = outcomes.count(SIGNIFICANTLY_BETTER)
-    lost = sum(difference.outcome == UNCORRECTED and difference.sign == "up" for difference in tested)
-    if not outcomes or UNTESTED in outcomes:
+    better, lost = outcomes.count("up"), outcomes.count("up is-lost")
+    if not outcomes or "untested" in outcomes:
         return ""
     facts = {"better": better, "tested": len(outcomes), "baseline": baseline, "lost": lost}
     are = ngettext("%(better)d of %(tested)d tested systems is", "%(better)d of %(tested)d tested systems are", better)
@@ -165,9 +154,11 @@ def _read_difference(board: Board, row: Row, column: str, link: str = "") -> _Di
     if column == DELTA:
         certainty = certainty or row.certainty
         better = board.statements.for_entry(row.first_entry, board.measure).better
-    sign = direction(difference, board.measure)
-    outcome = _Difference(difference, sign, certainty, better, False, link)
-    return outcome._replace(is_reported=row.ranked_in == REPORTED and outcome.outcome == UNTESTED)
+    p, ends = (certainty.p_baseline, certainty.delta_interval) if certainty is not None else (None, None)
+    # With hidden judgments, scores that equal the baseline's are not tested either.
+    sign = direction(difference, board.measure) or "down"
+    outcome = outcome_class(sign, p, lost_class(certainty), better=better)
+    return _Difference(difference, ends, outcome, row.ranked_in == REPORTED and outcome == "untested", link)
 
 
 def _benchmark_differences(request: FigureRequest) -> Plot:
@@ -225,7 +216,7 @@ def _draw(
     names, is_single, number_format = heads[1], len(series) == 1, subject.number_format
     all_differences = [difference for group in series for difference in group.differences]
     ends = [difference.ends for difference in all_differences]
-    outcomes = {difference.outcome for difference in all_differences} if is_single else set()
+    outcomes = {difference.style for difference in all_differences} if is_single else set()
     columns: list[Any] = [
         (group.name, [difference.value for difference in group.differences], number_format) for group in series
     ]
@@ -233,7 +224,7 @@ def _draw(
         low, high = zip(*(pair or (None, None) for pair in ends), strict=True)
         columns += [("95% from", list(low), number_format), ("to", list(high), number_format)]
     if is_single:
-        columns.append((_("Test"), [str(difference.outcome.label) for difference in all_differences]))
+        columns.append((_("Test"), [str(difference.style.label) for difference in all_differences]))
     numbers = [difference.value for difference in all_differences if difference.value is not None]
     numbers += [subject.threshold, *(end for pair in ends if pair for end in pair)]
     explanation = " Lines are 95% confidence intervals." if any(ends) else ""
@@ -241,7 +232,7 @@ def _draw(
         explanation += f" Filled points are significantly better (green) or worse (orange) than {subject.baseline}."
     if UNCORRECTED in outcomes:
         explanation += " " + _("Dashed lines are significant only before Holm correction.")
-    untested = [each.is_reported for each in all_differences if each.outcome == UNTESTED] if is_single else []
+    untested = [each.is_reported for each in all_differences if each.outcome == "untested"] if is_single else []
     if untested:
         is_hidden = bool(subject.threshold) and not all(untested)
         reason = _("Crosses are not tested: with hidden judgments, only better systems are.")
@@ -270,9 +261,9 @@ def _outcome_traces(series: _Series, names: Sequence[str], number_format: str) -
     """Return the points of one series with a trace for each outcome, and their values at the right edge."""
     pairs = list(zip(names, series.differences, strict=True))
     traces = [
-        (_dashed_points if outcome == UNCORRECTED else _points)(outcome, members, number_format, drawing.MUTED_INK)
-        for outcome in OUTCOMES
-        if (members := [pair for pair in pairs if pair[1].outcome == outcome])
+        (_dashed_points if style == UNCORRECTED else _points)(style, members, number_format, drawing.MUTED_INK)
+        for style in dict.fromkeys(OUTCOMES.values())
+        if (members := [pair for pair in pairs if pair[1].style == style])
     ]
     values = go.Scatter(
         mode="text",

@@ -33,8 +33,8 @@ from leaderboard.results.significance.statements import (
     NO_STATEMENTS,
     BoardStatements,
     Gap,
-    differs,
     lost_class,
+    outcome_class,
     statements,
 )
 from leaderboard.results.significance.types import EntryCertainty
@@ -303,7 +303,7 @@ class Result(NamedTuple):
             "best": numbers.format_value(self.best, numbers.DECIMALS),
             "delta": numbers.signed(self.delta, numbers.DECIMALS),
             "relative": numbers.signed(self.relative, 1, percent=True),
-            "direction": self.direction + lost_class(self.certainty),
+            "direction": self.direction,
             "word_pieces": numbers.format_value(self.word_pieces, numbers.DECIMALS),
             "word_pieces_delta": numbers.signed(self.word_pieces_delta, numbers.DECIMALS),
             "word_pieces_relative": numbers.signed(self.word_pieces_relative, 1, percent=True),
@@ -314,15 +314,10 @@ class Result(NamedTuple):
 
     @property
     def direction(self) -> str:
-        """CSS class of the difference from the baseline: `up` or `down` if it is significant in its own test, or `ns`.
-
-        Differences are `untested` for reported results, and for worse scores on hidden judgments.
-        """
-        direction = numbers.direction(self.delta, self.measure)
-        if self.better_than_baseline or differs(self.certainty):
-            return direction
-        is_tested = self.better_than_baseline is not None and (self.certainty or direction == "up")
-        return "ns" if is_tested or not direction else "untested"
+        """CSS class of the difference from the baseline; see `outcome_class`."""
+        p = self.certainty.p_baseline if self.certainty is not None else None
+        direction, lost = numbers.direction(self.delta, self.measure), lost_class(self.certainty)
+        return outcome_class(direction, p, lost, better=self.better_than_baseline)
 
     @property
     def is_lost_by_correction(self) -> bool:

@@ -46,7 +46,7 @@ def headline(results: Sequence[Result]) -> dict[str, Any]:
         "compared": len(compared_results),
         "ahead": sum(numbers.direction(result.delta, result.measure) == "up" for result in compared_results),
         "tested": sum(result.better_than_baseline is not None for result in compared_results),
-        "better": sum(result.direction == "up" and not result.is_lost_by_correction for result in compared_results),
+        "better": sum(result.direction == "up" for result in compared_results),
     }
 
 
@@ -60,7 +60,7 @@ def draw_differences(results: Sequence[Result], baseline: str) -> SafeString:
             f"{result.dataset}, {result.configuration}" if result.configuration else result.dataset,
             result.delta or 0.0,
             result.certainty and result.certainty.delta_interval,
-            "ns" if result.is_lost_by_correction else roles.get(result.direction, "ns"),
+            roles.get(result.direction, "ns"),
             result.is_lost_by_correction,
         )
         for result in compared_results

@@ -266,6 +266,18 @@ def lost_class(test: EntryCertainty | Statement | None) -> str:
     return " is-lost" if test is not None and test.is_lost_by_correction else ""
 
 
+def outcome_class(direction: str, p: float | None, lost: str = "", *, better: bool | None = None) -> str:
+    """Return the CSS class of a difference: its `direction` with `lost` if it is significant, `ns`, or `untested`.
+
+    `p` is the p-value of the entry's own test. `better` is the published comparison on hidden judgments, which does not
+    test worse scores. A difference without a direction is `ns`.
+    """
+    if p is None and (better is None or direction == "down"):
+        return "untested" if direction else "ns"
+    is_significant = better if p is None else p < ALPHA
+    return direction + lost if is_significant and direction else "ns"
+
+
 class Twins(NamedTuple):
     """Ids of two datasets over one corpus, with their common primary measure (empty if they differ)."""
 
