@@ -79,8 +79,8 @@ def least_p_text(statement: Statement) -> str:
     return text if statement.least_p and not statement.is_kept_by_pairs else ""
 
 
-def significance_verdict(statement: Statement, *, is_baseline_tied: bool) -> str:
-    """Return a short verdict on the difference from the baseline for lists of boards, without p-values.
+def significance_word(statement: Statement, *, is_baseline_tied: bool = False) -> str:
+    """Return whether the difference from the baseline is significant, and whether only in some of the tests.
 
     `is_baseline_tied` tells whether the tests of all pairs do not separate the two.
     """
@@ -88,18 +88,8 @@ def significance_verdict(statement: Statement, *, is_baseline_tied: bool) -> str
         return _("not tested")
     if not (statement.better or statement.worse):
         return _("not significant")
-    if statement.is_lost_by_correction and statement.least_p:
-        return _("too few %s for this number of systems") % statement.sample.partition(" ")[2]
-    is_lost = statement.is_lost_by_correction or is_baseline_tied
-    return _("significant only before correction") if is_lost else _("significant")
-
-
-def significance_word(statement: Statement) -> str:
-    """Return whether the difference from the baseline is significant, and whether only in some of the tests."""
-    if not (statement.better or statement.worse):
-        return _("not significant")
-    if statement.is_lost_by_correction:
-        return _("significant only before %(correction)s correction") % {"correction": CORRECTION}
+    if statement.is_lost_by_correction or is_baseline_tied:
+        return _("significant only before correction")
     return _("significant in the tests of all pairs") if statement.is_kept_by_pairs else _("significant")
 
 

@@ -13,7 +13,7 @@ from django.utils.translation import ngettext
 from leaderboard.boards import pages
 from leaderboard.boards.model import Block, Board, Member
 from leaderboard.boards.state import BoardState
-from leaderboard.boards.wording import ranking_source, significance_verdict
+from leaderboard.boards.wording import ranking_source, significance_word
 from leaderboard.core.text.numbers import direction, format_value, signed_percent
 from leaderboard.datasets import lists
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, DatasetQuerySet
@@ -69,7 +69,9 @@ class BoardCard:
         summary = self.board.summary
         if summary is None or not self.delta:
             return ""
-        return significance_verdict(summary.statement, is_baseline_tied=summary.baseline_tied)
+        if summary.statement.is_lost_by_correction and summary.statement.least_p:
+            return _("too little data for this number of systems")
+        return significance_word(summary.statement, is_baseline_tied=summary.baseline_tied)
 
     @property
     def judgements(self) -> str:

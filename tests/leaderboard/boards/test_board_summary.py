@@ -686,7 +686,7 @@ def test_a_significant_lead_with_a_large_corrected_p_value_states_its_reason() -
         p_values + reason,
     )
     lost = replace(statement, ranks=(1, 2))
-    assert significance_word(lost) == "significant only before Holm correction"
+    assert significance_word(lost) == "significant only before correction"
     assert p_values_text(lost) == p_values
     assert reason not in p_values_text(replace(statement, p_corrected=0.03))
     assert reason not in p_values_text(replace(statement, better=False))
