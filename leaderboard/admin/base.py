@@ -74,12 +74,8 @@ class CurationAdmin(SimpleHistoryAdmin):
     task_pages: ClassVar[tuple[tuple[str, str, tuple[str, ...]], ...]] = ()
 
     def task_links(self, request: HttpRequest) -> list[tuple[str, str]]:
-        """Return the labels and URLs of the task pages and the add form that the user may open."""
-        links = [(label, reverse(name)) for label, name, rights in self.task_pages if request.user.has_perms(rights)]
-        if self.has_add_permission(request):
-            url = reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_add")
-            links.append((gettext("Add %s") % self.opts.verbose_name, url))
-        return links
+        """Return the labels and URLs of the task pages that the user may open."""
+        return [(label, reverse(name)) for label, name, rights in self.task_pages if request.user.has_perms(rights)]
 
     @property
     def search_help_text(self) -> str:  # type: ignore[override]
@@ -250,7 +246,11 @@ class CurationAdmin(SimpleHistoryAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
         with acting(curator(request), get_reason(request)):
             title = capfirst(self.opts.verbose_name_plural)
-            context = {"title": title, "task_pages": self.task_links(request), **(extra_context or {})}
+            links = self.task_links(request)
+            if self.has_add_permission(request):
+                url = reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_add")
+                links.append((gettext("Add %s") % self.opts.verbose_name, url))
+            context = {"title": title, "task_pages": links, **(extra_context or {})}
             return super().changelist_view(request, context)
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:

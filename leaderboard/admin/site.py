@@ -74,17 +74,16 @@ def index(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> 
     for group in groups:
         lists = [entry for entry in group["models"] if entry["object_name"].lower() not in RECORDS]
         group |= {"lists": lists, "records": [each for each in group["models"] if each not in lists]}
-        links = []
+        group["task_pages"] = []
         for entry in lists:
             page = admin.site._registry[entry["model"]]
             waiting = [row for row in pending if row["model"] is entry["model"]]
             entry |= {"waiting": waiting, "total": entry["model"]._default_manager.count()}
             if isinstance(page, CurationAdmin):
-                links += page.task_links(request)
+                group["task_pages"] += page.task_links(request)
                 sentences, numbers = page.operations()
                 problems += [(sentence, entry["admin_url"]) for sentence in sentences]
                 figures += [(*number, entry["admin_url"]) for number in numbers]
-        group["task_pages"] = [link for link in links if not link[1].endswith("/add/")]
     context = {"problems": problems, "figures": figures, "waiting": pending, "app_list": groups}
     return _django_index(request, {**(extra_context or {}), **context})
 
