@@ -277,12 +277,12 @@ def name_axes(
     """
     positions = spread_positions(len(names), max_names or len(names)).tolist()
     style = {"range": [-0.5, len(names) - 0.5], "showgrid": False, "zeroline": False, "ticks": "", **options}
-    suffixes = [f" ({name})" for name in ids]
 
     def distinct_texts(length: int) -> list[str]:
         texts = [shorten(names[position], length) for position in positions]
+        suffixes = [f" ({shorten(name, length // 2)})" for name in ids]
         return [
-            shorten(names[position], max(length - len(suffixes[position]), 2)) + suffixes[position]
+            shorten(names[position], length - len(suffixes[position])) + suffixes[position]
             if ids and texts.count(text) > 1
             else text
             for position, text in zip(positions, texts, strict=True)

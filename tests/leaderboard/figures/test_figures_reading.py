@@ -180,6 +180,11 @@ def test_shortened_names_that_are_equal_have_ids() -> None:
     assert narrow == ["which masks… (q1)", "which masks… (q2)", "short"]
     assert (len(set(wide)), widest) == (3, names)
     assert name_axes(names)[1]["ticktext"] == ["which masks prote…"] * 2 + ["short"]
+    ids = ["topic-of-the-first-year-0001", "topic-of-the-first-year-0002", "q3"]
+    for axis, length in zip(name_axes(names[:1] * 2 + names[2:], None, ids), (30, 18, 60), strict=True):
+        labels = axis["ticktext"]
+        assert max(map(len, labels)) <= length
+        assert len(set(labels)) == 3
 
 
 @pytest.mark.django_db
