@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from django.utils.translation import gettext_noop
 
 from evaluation.collections.profiles import EDGES, QUANTILES, TOKENISATION, LengthDistribution, doublings, shares
 from leaderboard.boards.dataset_details import has_public_documents
@@ -23,6 +24,7 @@ MAX_SYSTEM_LINES = 3
 _LINE_HUES = (drawing.GREY, drawing.GREEN, drawing.ORANGE, drawing.BLUE, drawing.PURPLE)
 #: Height of a distribution in pixels, and the share of it that the widest one fills.
 _LANE_HEIGHT, _MAX_WIDTH = 44, 0.46
+_FOLD = gettext_noop("Document lengths")
 _WORDS = "Words of title and text are split at white space."
 _WITHHELD_NOTE = "Data about single documents is shown only if judgments are open and documents are public."
 
@@ -262,7 +264,7 @@ DOCUMENT_LENGTHS = Figure(
     subjects=("dataset",),
     build=build_violins,
     fits=has_relevant_lengths,
-    folded=True,
+    fold=_FOLD,
 )
 RELEVANCE_BY_LENGTH = Figure(
     slug="relevance-by-length",
@@ -272,7 +274,7 @@ RELEVANCE_BY_LENGTH = Figure(
     subjects=("dataset",),
     build=build_relevance,
     fits=has_relevant_lengths,
-    folded=True,
+    fold=_FOLD,
 )
 
 

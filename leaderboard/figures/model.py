@@ -139,7 +139,7 @@ class Figure:
     """A kind of figure, registered by its slug.
 
     Its `title` is a question. `choices` are its own parameters: name → label and values, the default first. Pages of
-    boards show `folded` figures, which are about the lengths of documents, in a fold of their own.
+    boards show the figures with the same `fold`, its title, together in a fold of their own.
 
     Three predicates decide whether a page shows the figure: `fits` by a dataset's row (`pages.DATASET_FIELDS`),
     `drawable` by the whole board, and `has_data`, which may query the database, by the board and the ids of its
@@ -155,7 +155,7 @@ class Figure:
     fits: Callable[[Mapping[str, Any]], bool] = lambda dataset: True
     drawable: Callable[[Board], bool] = lambda board: True
     has_data: Callable[[Board, Sequence[int]], bool] = lambda board, datasets: True
-    folded: bool = False
+    fold: str = ""
 
     def omission_reason(self, dataset: Mapping[str, Any] | None, board: Board, datasets: Sequence[int]) -> str:
         """Return the reason why a page does not show the figure, empty if it does; `datasets` are ids."""
