@@ -35,6 +35,7 @@ from leaderboard.models.rounds import Round, RoundQuerySet, RoundSummary
 from leaderboard.models.systems import (
     DECLARED_NUMBERS,
     Architecture,
+    DeclaredNumber,
     DeclaredNumbers,
     Source,
     System,

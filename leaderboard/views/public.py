@@ -19,7 +19,7 @@ from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.http.site_url import site_address
 from leaderboard.core.measures import canonical_name
 from leaderboard.core.text.baselines import baselines_label
-from leaderboard.models import Entry
+from leaderboard.models import DECLARED_NUMBERS, Entry
 from leaderboard.results.board_rows import entry_rows
 from leaderboard.results.values import WORD_PIECES
 from leaderboard.systems.challenges import public_challenges
@@ -40,6 +40,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
     configurations = run_provenance(facts["pk"])
     provenances = {result.provenance for result in results}
     weights = {configuration["checkpoint"].get("parameters") for configuration in configurations}
+    weight = weights.pop() if len(weights) == 1 else None
     baseline = baselines_label(result.baseline_name for result in results)
     context = {
         "section": "leaderboards",
@@ -61,7 +62,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "costs": tables.cost_table(results),
         "depths": tables.depth_charts(results),
         "made": configurations,
-        "size": page.format_millions(facts["parameter_count"] or (weights.pop() if len(weights) == 1 else None)),
+        "size": page.declared_text(DECLARED_NUMBERS[0], facts["parameter_count"] or weight),
         "provenance": provenances.pop() if len(provenances) == 1 else "",
         "self_reported": self_reported_costs(facts["pk"]),
         "made_here": any(result.provenance == Entry.Provenance.MEASURED for result in results),

@@ -24,7 +24,7 @@ from leaderboard.boards.wording import separation_text, significance_text
 from leaderboard.core import anonymity
 from leaderboard.core.text import numbers
 from leaderboard.core.text.baselines import baseline_label
-from leaderboard.models import DECLARED_NUMBERS, Entry, EntryQuerySet, Seed, System, short_citation
+from leaderboard.models import DECLARED_NUMBERS, DeclaredNumber, Entry, EntryQuerySet, Seed, System, short_citation
 from leaderboard.results.agreement import PublishedScore
 from leaderboard.results.board_rows.entry_rows import CLOSED, REPORTED, EntryRow
 from leaderboard.results.board_rows.measurements import MeasuredEntry, system_measurements
@@ -70,15 +70,13 @@ def system_facts(slug: str) -> dict[str, Any] | None:
         "cited": short_citation(facts["source__authors"], facts["source__year"]),
         "year_shown": facts["year"] or facts["source__year"],
         "declared": [
-            (fact.label, numbers.format_quantity(facts[fact.name] / fact.per), fact.unit)
-            for fact in DECLARED_NUMBERS
-            if facts[fact.name]
+            (fact.label, text) for fact in DECLARED_NUMBERS if (text := declared_text(fact, facts[fact.name]))
         ],
     }
 
 
-def format_millions(count: int | None) -> str:
-    return f"{numbers.format_quantity(count / 1e6)} M" if count else ""
+def declared_text(fact: DeclaredNumber, value: int | None) -> str:
+    return f"{numbers.format_quantity(value / fact.per)} {fact.unit}".rstrip() if value else ""
 
 
 def system_results(system_id: int) -> list[Result]:
