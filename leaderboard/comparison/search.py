@@ -127,20 +127,21 @@ def similar_words(query: str) -> list[str]:
     return similar(query, chain(words, names), cutoff=0.72)
 
 
-#: Functions that return the slugs and names of existing pages, by the first part of their addresses.
-_PAGES: Mapping[str, Callable[[], Iterable[tuple[str, str]]]] = {
-    "datasets": lambda: Dataset.objects.listed().values_list("slug", "name"),
-    "benchmarks": lambda: Benchmark.objects.values_list("slug", "name"),
-    "systems": lambda: _public_systems().values_list("slug", "name"),
-    "rounds": lambda: Round.objects.listed().values_list("slug", "name"),
-    "docs": lambda: ((name, documents.document(name).title) for name in documents.names()),
+#: Functions that return the slugs and names of existing pages, by the first part of their addresses. They accept a slug
+#: to look up.
+_PAGES: Mapping[str, Callable[..., Iterable[tuple[str, str]]]] = {
+    "datasets": lambda **slug: Dataset.objects.listed().filter(**slug).values_list("slug", "name"),
+    "benchmarks": lambda **slug: Benchmark.objects.filter(**slug).values_list("slug", "name"),
+    "systems": lambda **slug: _public_systems().filter(**slug).values_list("slug", "name"),
+    "rounds": lambda **slug: Round.objects.listed().filter(**slug).values_list("slug", "name"),
+    "docs": lambda **slug: ((name, documents.document(name).title) for name in documents.names()),
 }
 
 
 def page_name(path: str) -> str:
     """Return the name of the dataset, benchmark, system, round, or document that a path is about; empty for others."""
     _, kind, slug, *_ = [*path.split("/"), "", ""]
-    return dict(_PAGES[kind]()).get(slug, "") if kind in _PAGES else ""
+    return dict(_PAGES[kind](slug=slug)).get(slug, "") if kind in _PAGES else ""
 
 
 def similar_pages(path: str) -> tuple[dict[str, str], list[tuple[str, str]]]:
