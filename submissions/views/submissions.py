@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, cast
+from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.models import AnonymousUser
@@ -46,8 +46,8 @@ STOP_POLLING = 286
 PER_PAGE = 50
 #: Job states by value of the `state` parameter.
 FILTERS = {"waiting": set(State) - TERMINAL, "done": {State.DONE}, "unscored": TERMINAL - {State.DONE}}
-#: Orders of the list by value of the `sort` parameter.
-ORDERS = {"": "-created_at", "oldest": "created_at", "system": Lower("system__name"), "dataset": "first_dataset"}
+#: First key of the list's order by value of the `sort` parameter. The newest submissions come first otherwise.
+ORDERS: Any = {"": "-created_at", "oldest": "created_at", "system": Lower("system__name"), "dataset": "first_dataset"}
 
 
 @permissions.personal_page("GET", "HEAD")
@@ -65,7 +65,7 @@ def submissions(request: HttpRequest) -> HttpResponse:
     counts = rows.aggregate(all=Count("pk"), **{name: Count("pk", filter=by_state[name]) for name in FILTERS})
     rows, order = rows.filter(by_state.get(state, Q())), choice(request.GET, "sort", ORDERS)
     rows = rows.alias(first_dataset=Min(Lower("jobs__dataset__name"))) if order == "dataset" else rows
-    paginator = Paginator(with_jobs(rows.order_by(cast(Any, ORDERS[order]), *["-created_at"] * bool(order))), PER_PAGE)
+    paginator = Paginator(with_jobs(rows.order_by(ORDERS[order], "-created_at")), PER_PAGE)
     paginator.count = counts[state or "all"]
     page = paginator.get_page(whole_number(request.GET, "page", 1))
     statuses = with_standings(describe(row, complete=True, compare=False) for row in page)
