@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import repeat
 from math import inf
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Literal, NamedTuple
 
 from django.utils.functional import Promise
@@ -111,8 +111,7 @@ def resolve_sorts(board: Board, state: BoardState, default: str) -> list[Sort]:
     sorts = []
     for sort in available_sorts or (Sort(default),):
         key = sort.key or default
-        if key not in by_key:
-            key = canonical_name(key)
+        key = key if key in by_key else canonical_name(key)
         if key not in by_key:
             raise UnknownChoice("sort", key, by_key)
         sorts.append(Sort(key, sort.order or by_key[key].first_order))
@@ -132,16 +131,8 @@ def _filter_without_facets(board: Board, state: BoardState) -> list[Row]:
     """
     rows = list(board.rows)
     if state.text:
-        text = state.text.casefold()
-        entries = [(row, row.entry) for row in rows]
-        rows = [
-            row
-            for row, entry in entries
-            if any(
-                text in (name or "").casefold()
-                for name in (entry.system, entry.configuration, entry.team, entry.source_key)
-            )
-        ]
+        text, get_names = state.text.casefold(), attrgetter("system", "configuration", "team", "source_key")
+        rows = [row for row in rows if any(text in (name or "").casefold() for name in get_names(row.entry))]
     if state.zero_shot:
         rows = [row for row in rows if matches_facet(row.facets, "training", ZERO_SHOT)]
     if state.cpu_only:
@@ -222,16 +213,13 @@ def sort_by_column(rows: Sequence[Row], key: str, order: Literal["asc", "desc"])
     """Return rows, given in order of publication, sorted by one column, missing values last."""
     valued_pairs = [(value, row) for row in rows if (value := row.values.get(key)) is not None]
     rows_without_value = [row for row in rows if row.values.get(key) is None]
+
+    def sort_key(pair: tuple[Value, Row]) -> tuple[bool, Any]:  # Numbers before texts, ignoring case.
+        value = pair[0]
+        return (True, value.casefold()) if isinstance(value, str) else (False, value)
+
     has_texts = any(isinstance(value, str) for value, _ in valued_pairs)
-    if has_texts:  # Numbers before texts, ignoring case.
-
-        def sort_key(pair: tuple[Value, Row]) -> tuple[bool, Any]:
-            value = pair[0]
-            return (True, value.casefold()) if isinstance(value, str) else (False, value)
-
-        valued_pairs.sort(key=sort_key, reverse=order == "desc")
-    else:
-        valued_pairs.sort(key=itemgetter(0), reverse=order == "desc")
+    valued_pairs.sort(key=sort_key if has_texts else itemgetter(0), reverse=order == "desc")
     return [row for _, row in valued_pairs] + rows_without_value
 
 

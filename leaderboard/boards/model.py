@@ -125,9 +125,7 @@ class Column:
     @property
     def first_order(self) -> Literal["asc", "desc"]:
         """Order of the first click: best first, newest first, or alphabetical."""
-        if self.better == "lower" or self.kind == "text":
-            return "asc"
-        return "desc"
+        return "asc" if self.better == "lower" or self.kind == "text" else "desc"
 
 
 #: Common prefix of the heads of difference groups, for any baseline.
@@ -410,10 +408,10 @@ class Board:
 
     def exported(self, row: Row) -> dict[str, Value]:
         """Return the row's values by column key; counts such as 18/18 are written as on the page."""
-        cells = [(column, row[column.key]) for column in self.columns]
         return {
             column.key: cell.text if column.kind == "count" and cell.value is not None and cell.text else cell.value
-            for column, cell in cells
+            for column in self.columns
+            for cell in [row[column.key]]
         }
 
     def get_block(self, row: Row) -> Block:

@@ -64,7 +64,6 @@ from leaderboard.results.significance.statements import (
     statements,
     statements_at,
 )
-from leaderboard.results.significance.types import BoardCertainty
 from leaderboard.results.slices import DatasetSlices, current_slices, read_slices
 
 R = TypeVar("R", RankedDataset, RankedBenchmark)
@@ -272,7 +271,7 @@ def benchmark_page(
         board_statements = statements_at({member.dataset_id: member.revision for member in members}, rows)
         certainty = {pk: board.certainty for pk, board in board_statements.items() if board.certainty is not None}
         last_change = max(change_times)
-    board = benchmark_board(facts, rows, certainty, state, private_rows(ids, teams))
+    board = ranked_benchmark(facts, rows, state, private_rows(ids, teams)).view(state, certainty)
     if at is not None:
         marked_board = _mark_removed(board, members, rows, name_datasets=True)
         return BenchmarkPage(benchmark, marked_board, members, None, last_change, rows.values())
@@ -386,27 +385,16 @@ def ranked_dataset(
     return _rank_once(key, rank)
 
 
-def benchmark_board(
-    facts: BenchmarkFacts,
-    rows: Mapping[int, BoardRows],
-    certainty: Mapping[int, BoardCertainty],
-    state: BoardState,
-    own_entries: Mapping[int, Sequence[EntryRow]] = MappingProxyType({}),
-) -> Board:
-    """Return a view of a benchmark's board. Raises UnknownChoice.
-
-    `certainty` and the private `own_entries` of the reader's teams are by dataset.
-    """
-    return ranked_benchmark(facts, rows, state, own_entries).view(state, certainty)
-
-
 def ranked_benchmark(
     facts: BenchmarkFacts,
     rows: Mapping[int, BoardRows],
     state: BoardState,
     own_entries: Mapping[int, Sequence[EntryRow]] = MappingProxyType({}),
 ) -> RankedBenchmark:
-    """Return the ranked board of a benchmark for a view, from the cache if possible. Raises UnknownChoice."""
+    """Return the ranked board of a benchmark for a view, from the cache if possible. Raises UnknownChoice.
+
+    It has the private `own_entries` of the reader's teams, which are by dataset.
+    """
 
     def rank() -> RankedBenchmark:
         composed_rows = {member.dataset_id: compose_rows(member, rows).rows for member in facts.members}

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
-from urllib.parse import quote_plus, urlencode
+from urllib.parse import urlencode
 
 from evaluation.text.languages import known_language_code
 from leaderboard.core import anonymity
@@ -208,10 +208,8 @@ class BoardState:
     @property
     def is_common(self) -> bool:
         """Whether it is one of a limited number of states, without free texts or numbers."""
-        has_free_values = (
-            self.slice or self.text or self.ranges or self.corpus or self.hidden or self.pins or self.weights
-        )
-        has_free_values = has_free_values or (self.columns and self.columns[0] not in PRESETS)
+        has_free_text = self.slice or self.text or (self.columns and self.columns[0] not in PRESETS)
+        has_free_values = has_free_text or self.ranges or self.corpus or self.hidden or self.pins or self.weights
         has_plain_facets = all(FACETS[name] and len(values) == 1 for name, values in self.facets)
         return not has_free_values and has_plain_facets and len(self.facets) <= 1 and len(self.sorts) <= 1
 
@@ -220,38 +218,27 @@ class BoardState:
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return its parameters as pairs of name and value, in a fixed order, without defaults."""
-        single_values = {
-            "measure": self.measure,
-            "view": self.view,
-            "q": self.text,
-            "hardware": self.hardware,
-            "slice": self.slice,
-        }
-        pairs = [(name, value) for name, value in single_values.items() if value]
+        pairs = [("measure", self.measure), ("view", self.view), ("q", self.text)]
+        pairs += [("hardware", self.hardware), ("slice", self.slice)]
         pairs += [("sort", str(sort)) for sort in self.sorts]
         pairs += [(name, value) for name, values in self.facets for value in values]
         for key, low, high in self.ranges:
             pairs += [(f"min-{key}", _number_text(low))] if low is not None else []
             pairs += [(f"max-{key}", _number_text(high))] if high is not None else []
-        pairs += [("zero-shot", "1")] if self.zero_shot else []
-        pairs += [("cpu-only", "1")] if self.cpu_only else []
-        pairs += [("corpus", str(self.corpus))] if self.corpus else []
+        pairs += [("zero-shot", "1" * self.zero_shot), ("cpu-only", "1" * self.cpu_only)]
+        pairs += [("corpus", str(self.corpus or ""))]
         pairs += [("hide", group) for group in self.hidden]
         pairs += [("columns", key) for key in self.columns]
-        pairs += [("exact", "1")] if self.exact else []
+        pairs += [("exact", "1" * self.exact)]
         pairs += [("pin", slug) for slug in self.pins]
         pairs += [(f"weight-{name}", _number_text(weight)) for name, weight in self.weights]
-        pairs += [("rows", "all")] if self.all_rows else []
-        pairs += [("page", str(self.page))] if self.page > 1 else []
-        return pairs
+        pairs += [("rows", "all" * self.all_rows), ("page", str(self.page) * (self.page > 1))]
+        return [pair for pair in pairs if pair[1]]
 
     def query_string(self) -> str:
         """Return `?sort=…`, or an empty string for the default view."""
-        quoted_pairs = (
-            f"{quote_plus(name, safe=_UNQUOTED)}={quote_plus(value, safe=_UNQUOTED)}" for name, value in self.pairs()
-        )
-        query = "&".join(quoted_pairs)
-        return f"?{query}" if query else ""
+        pairs = self.pairs()
+        return "?" + urlencode(pairs, safe=_UNQUOTED) if pairs else ""
 
     def with_values(self, **changes: object) -> BoardState:
         """Return the state with some values replaced, on the first page unless `page` is given."""

@@ -186,7 +186,8 @@ def _benchmark_card(
     counted members. The time is that of the last change of any member or part.
     """
     facts = pages.benchmark_facts(row, members)
-    board = pages.benchmark_board(facts, rows, certainty, BoardState(all_rows=True))
+    state = BoardState(all_rows=True)
+    board = pages.ranked_benchmark(facts, rows, state).view(state, certainty)
     uncounted = [member.facts.name for member in members if not member.counted]
     complete_rows = sum(board.get_block(row) <= Block.REPORTED for row in board.rows)
     about = {**row, "counted": len(facts.counted), "uncounted": uncounted, "complete": complete_rows}
