@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib import messages
 from django.contrib.auth.models import AnonymousUser
 from django.core.paginator import Paginator
-from django.db.models import Count, Min, Q
+from django.db.models import Count, Exists, Min, OuterRef, Q, Window
 from django.db.models.functions import Lower
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -65,6 +65,8 @@ def submissions(request: HttpRequest) -> HttpResponse:
     counts = rows.aggregate(all=Count("pk"), **{name: Count("pk", filter=by_state[name]) for name in FILTERS})
     rows, order = rows.filter(by_state.get(state, Q())), choice(request.GET, "sort", ORDERS)
     rows = rows.alias(first_dataset=Min(Lower("jobs__dataset__name"))) if order == "dataset" else rows
+    can_retry = Exists(Job.objects.lost_by_us().filter(submission=OuterRef("pk")))
+    rows = rows.annotate(of_system=Window(Count("pk"), partition_by="system"), retriable=can_retry)
     paginator = Paginator(with_jobs(rows.order_by(ORDERS[order], "-created_at")), PER_PAGE)
     paginator.count = counts[state or "all"]
     page = paginator.get_page(whole_number(request.GET, "page", 1))
@@ -88,11 +90,10 @@ def progress(request: HttpRequest, identifier: str) -> HttpResponse:
     The response has status 286, which ends polling, once all jobs have ended.
     """
     context = _page_context(request, _find_submission(request, identifier))
-    submission_status: SubmissionStatus = context["status"]
+    status: SubmissionStatus = context["status"]
     # Ended submissions cannot be canceled, so replace the buttons.
-    context["swap_actions"] = submission_status.ended and submission_status.complete
-    status = STOP_POLLING if submission_status.ended else 200
-    return render(request, "submissions/_progress.html", context, status=status)
+    context["swap_actions"] = status.ended and status.complete
+    return render(request, "submissions/_progress.html", context, status=STOP_POLLING if status.ended else 200)
 
 
 @require_safe
@@ -252,12 +253,11 @@ def anonymity(request: HttpRequest, slug: str) -> HttpResponse:
     """Show or process the form that makes a system anonymous until a date, changes the date, or ends the anonymity."""
     system = get_object_or_404(permissions.editable_systems(request.user), slug=slug)
     is_post = request.method == "POST"
-    is_lifting = is_post and request.POST.get("action") == "lift"
     form = AnonymityForm(request.POST if is_post else None, system=system, label_suffix="")
     wait = throttling.seconds_to_wait(throttling.ChangeThrottle(), request) if is_post else 0
     if wait:
         form.add_error(None, throttling.throttle_message(wait))
-    elif is_lifting:
+    elif request.POST.get("action") == "lift":
         with acting(permissions.require_user(request)):
             embargo.end_anonymity(system)
         messages.success(request, _("The system is no longer anonymous."))

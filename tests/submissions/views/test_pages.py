@@ -386,6 +386,40 @@ def test_the_list_is_sorted_by_the_address(demo: Dataset, secret: Dataset, api: 
     assert order("?sort=dataset") == ["Alpha", "beta", "Gamma"], "the first of several datasets ignores case"
 
 
+def test_each_row_of_the_list_has_its_actions(demo: Dataset, api: Api, signed_in: Client) -> None:
+    addresses = {name: api.submit(run_text(depth=depth), system=name).body["id"] for depth, name in enumerate("AB", 7)}
+    work()
+    addresses["C"] = api.submit(run_text(depth=9), system="C").body["id"]
+    Job.objects.filter(submission=addresses["B"]).update(state=State.FAILED, entry=None)
+
+    def actions(name: str) -> list[str]:
+        page = one_line(signed_in.get(f"/submissions/?q={name}").content.decode())
+        cell = page.partition('<td class="row-actions">')[2].partition("</td>")[0]
+        assert f'<a href="/submissions/{addresses[name]}/">Details<' in cell
+        return re.findall(r"(?:<button[^>]*>|<a class=\"button\"[^>]*>) ?([^<]+?) ?<", cell)
+
+    changes = ["Make private", "Let others reuse the runs", "Edit the system"]
+    assert actions("A") == [*changes, "Withdraw …"]
+    assert actions("B") == ["Try again"]
+    assert actions("C") == ["Cancel", *changes, "Withdraw …"]
+    signed_in.post(f"/submissions/{addresses['C']}/cancel/")
+    assert actions("C") == ["Submit again"]
+    assert 'id="withdraw"' in signed_in.get(f"/submissions/{addresses['A']}/").content.decode()
+
+
+@pytest.mark.parametrize("sort", ["", "oldest", "system", "dataset"])
+def test_rows_of_one_system_link_to_each_other(
+    demo: Dataset, secret: Dataset, api: Api, signed_in: Client, sort: str
+) -> None:
+    for system, dataset in (("Same", "demo"), ("Other", "demo"), ("Same", "secret")):
+        api.submit(system=system, dataset=dataset)
+    page = one_line(signed_in.get(f"/submissions/?sort={sort}").content.decode())
+    assert page.count("?sort=system&amp;q=Same") == page.count("2 submissions") == 2
+    assert "q=Other" not in page
+    assert "2 submissions" not in signed_in.get("/submissions/?sort=system&q=Same").content.decode()
+    assert "2 submissions" not in signed_in.get("/submissions/?dataset=secret").content.decode()
+
+
 def test_the_list_is_filtered_by_state_and_dataset(demo: Dataset, secret: Dataset, api: Api, signed_in: Client) -> None:
     first = api.submit().body["id"]
     work()
