@@ -120,18 +120,19 @@
     if (input.hasAttribute("data-check-at-once") && input.files.length) checkAlone();
   });
 
-  // Return the required inputs of a model that are empty: the model, the datasets or a benchmark, and the name of the
-  // system. Some engines need no model.
+  // Required inputs: the selector of the field, and of the inputs that can hold its value. Each page has some of them,
+  // because some engines need no model and determine the architecture.
+  const REQUIRED = {
+    run: ["[data-kind=run]", "[data-kind=run], [name='upload:several']:checked"],
+    model: ["#checkpoint", "#checkpoint, [name='upload:checkpoint']:checked, [name=checkpoint_id], [name=hub_model], [name=image]"],
+    datasets: ["[name=dataset][type=checkbox]", "[name=dataset]:checked, [name=benchmark]"],
+    name: ["[name=new-name]", "[name=new-name]"],
+    architecture: ["[name=new-architecture]", "[name=new-architecture]"],
+  };
   function missingInputs() {
-    const inputs = [
-      ["model", "#checkpoint, [name='upload:checkpoint']:checked, [name=checkpoint_id], [name=hub_model], [name=image]"],
-      ["datasets", "[name=dataset]:checked, [name=benchmark]"],
-      ["name", "[name=new-name]"],
-    ];
-    const fields = { model: "#checkpoint", datasets: "[name=dataset]", name: "[name=new-name]" };
-    if (!form() || !form().matches(".is-steps")) return [];
     const hasValue = (selector) => [...form().querySelectorAll(selector)].some((each) => each.value.trim());
-    return inputs.filter(([name, selector]) => form().querySelector(fields[name]) && !hasValue(selector)).map(([name]) => name);
+    const names = form() ? Object.keys(REQUIRED) : [];
+    return names.filter((name) => form().querySelector(REQUIRED[name][0]) && !hasValue(REQUIRED[name][1]));
   }
 
   // A file that cannot be scored is not submitted until it, or its dataset, changes. The page has the reason for each
@@ -150,8 +151,6 @@
     const isNewFile = event.target.matches("input[type=file], input[name^='upload:'], select[data-dataset]");
     allowSubmission(isNewFile || valid);
   });
-  document.addEventListener("input", (event) => { if (form() && form().contains(event.target)) allowSubmission(valid); });
-  allowSubmission(isValid());
 
   // Highlight the zone that a dragged file would be dropped on.
   for (const name of ["dragenter", "dragover", "dragleave", "drop"]) {
@@ -200,8 +199,12 @@
     form().querySelector("[data-own-system]").hidden = !known;
     for (const each of form().querySelectorAll("[data-new-system]")) each.hidden = each.disabled = Boolean(known);
   }
-  document.addEventListener("input", (event) => { if (event.target.name === "new-name") showSystem(); });
+  document.addEventListener("input", (event) => {
+    if (event.target.name === "new-name") showSystem();
+    if (form() && form().contains(event.target)) allowSubmission(valid);
+  });
   showSystem();
+  allowSubmission(isValid());
 
   // Show the fields that a round requires if a chosen dataset has an open round.
   function showRounds() {

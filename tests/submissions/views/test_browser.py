@@ -183,6 +183,26 @@ def test_a_run_is_submitted_from_the_start_page_to_its_row_with_six_clicks(
     assert clicks <= 6
 
 
+def test_a_run_is_submitted_once_nothing_is_missing(
+    demo: Dataset, alice: User, page: Page, live_server: Any, run: Path
+) -> None:
+    sign_in(page.context, alice, live_server.url)
+    page.goto("/submit/")
+    button, missing = page.get_by_role("button", name="Submit", exact=True), page.locator(".why-disabled.is-missing a")
+    names = ["Choose a run file", "Enter a system name", "Choose an architecture"]
+    fillings = [
+        lambda: page.get_by_label("Run files").set_input_files(run),
+        lambda: page.get_by_label("System name").fill("Mine"),
+        lambda: page.get_by_label("Architecture").select_option("dense"),
+    ]
+    for number, fill in enumerate(fillings):
+        expect(button).to_be_disabled()
+        expect(missing.filter(visible=True)).to_have_text(names[number:])
+        fill()
+    expect(button).to_be_enabled()
+    expect(missing.filter(visible=True)).to_have_count(0)
+
+
 def test_an_existing_system_is_chosen_by_its_name(
     demo: Dataset, api: Api, page: Page, live_server: Any, run: Path
 ) -> None:
@@ -195,6 +215,7 @@ def test_an_existing_system_is_chosen_by_its_name(
     page.get_by_label("System name").fill("My system")
     expect(page.get_by_text("This is one of your systems.")).to_be_visible()
     expect(page.get_by_label("Architecture")).to_have_value("dense")
+    expect(page.locator(".why-disabled.is-missing a:visible")).to_have_text(["Choose a run file"])
     expect(page.locator("[name=new-description]")).to_be_hidden()
     page.get_by_label("Run files").set_input_files(run)
     expect(page.get_by_text("The run can be scored")).to_be_visible()

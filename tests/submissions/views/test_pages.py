@@ -165,6 +165,9 @@ def test_a_refused_file_is_explained_and_nothing_is_stored(demo: Dataset, signed
 
 def test_without_a_file_the_page_says_so(demo: Dataset, signed_in: Client) -> None:
     assert "No run file was sent" in signed_in.post("/submit/", NEW).content.decode()
+    page = signed_in.post("/submit/", {"action": "submit"}).content.decode()
+    for missing in ("No run file was sent", "Enter the system&#x27;s name", "Choose an architecture"):
+        assert missing in page, "all missing inputs are listed at once"
 
 
 def test_my_system_is_offered_and_somebody_elses_is_not(
