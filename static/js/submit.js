@@ -327,7 +327,7 @@
     const typing = only && form().contains(active) && active.type !== "file" && active !== main;
     if (only) {
       // Replace the content of the live region, so that screen readers announce it.
-      for (const id of ["#step-files", "#check-result", "#dataset-field"]) {
+      for (const id of ["#step-files", "#check-result"]) {
         form().querySelector(id).replaceChildren(...document.importNode(page.querySelector(id), true).childNodes);
       }
     } else main.replaceChildren(...document.importNode(page, true).childNodes);

@@ -33,14 +33,7 @@ from submissions.accounts.throttling import CheckThrottle, SubmitThrottle, secon
 from submissions.checkpoints.concurrency import TooManyChecks
 from submissions.core.errors import FileReport, Refused
 from submissions.intake.checkpoints.intake import datasets_with_content
-from submissions.intake.files import (
-    SEVERAL_DATASETS,
-    UNKNOWN_DATASET,
-    IncomingFile,
-    incoming_file,
-    incoming_upload,
-    run_files,
-)
+from submissions.intake.files import IncomingFile, incoming_file, incoming_upload, run_files
 from submissions.intake.forms import SubmissionForm
 from submissions.intake.rounds import round_standings
 from submissions.intake.runs import accept_submission, check_only, split_labels
@@ -377,16 +370,12 @@ class SubmitPage(SubmissionPage):
         context = super().context(*arguments, **changes)
         datasets = available_first(self._dataset_choices(), context.get("dataset_quotas", {}))
         slugs = {report.dataset for report in context["reports"]}
-        uses_uploads = any(row["chosen"] for row in context["kept"])
         samples = [[(row["dataset"], file) for file in row["files"] if file.kind in SAMPLE_RUNS] for row in datasets]
-        is_unclear = context["refusal"] is not None and context["refusal"].code in (SEVERAL_DATASETS, UNKNOWN_DATASET)
         return {
             **context,
             "datasets": datasets,
             "subjects": [row for row in datasets if row["dataset"].slug in slugs or (not slugs and row["chosen"])],
-            # The datasets of stored files are chosen next to the files.
-            "asks_dataset": not uses_uploads and (is_unclear or any(row["chosen"] for row in datasets)),
-            "uses_uploads": uses_uploads,
+            "uses_uploads": any(row["chosen"] for row in context["kept"]),
             "samples": max(samples, key=len, default=[]),
             "several": MULTIPLE_FILES,
             "at_once": describe_bytes(settings.VALIDATE_AT_ONCE_BYTES),

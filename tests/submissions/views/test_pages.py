@@ -239,7 +239,7 @@ def test_the_page_says_that_no_worker_scores_runs(demo: Dataset, signed_in: Clie
     assert "No worker can score runs now" not in signed_in.get("/submit/").content.decode()
 
 
-def test_three_fields_are_visible_and_the_others_folded(demo: Dataset, signed_in: Client) -> None:
+def test_four_fields_are_visible_and_the_others_folded(demo: Dataset, signed_in: Client) -> None:
     page = one_line(signed_in.get("/submit/").content.decode())
     before, more = page.split('<details class="more">')
     form = before.partition('<form class="submit')[2]
@@ -248,9 +248,11 @@ def test_three_fields_are_visible_and_the_others_folded(demo: Dataset, signed_in
     bar = more.partition('<div class="submit-bar">')[2]
     assert bar.index("Visibility") < bar.index('name="public"') < bar.index('value="submit"')
     names = re.findall(r'<(?:input|select|textarea)[^>]* name="([^"]+)"', form)
-    assert [name for name in names if name != "csrfmiddlewaretoken"] == ["several", "new-name", "new-architecture"]
+    assert names[1:] == ["several", "dataset", "new-name", "new-architecture"]
+    assert "selected" not in form.partition('name="dataset"')[2].partition("</select>")[0]
+    linked = one_line(signed_in.get("/submit/?dataset=demo").content.decode()).partition('name="dataset"')[2]
+    assert '<option value="demo" selected>' in linked.partition("</select>")[0]
     for name in (
-        "dataset",
         "public",
         "seeds",
         "configuration",
