@@ -87,7 +87,9 @@ def test_the_index_counts_workers_and_jobs_beside_pending_decisions(staff: Clien
     announce("host:10", "score", "cpu", "dispatch")
     make_job(make_dataset(), queue=Job.Queue.CPU)
     make_job(make_dataset(), state=State.FAILED, error_code="worker_lost", finished_at=timezone.now())
+    announce("stopped:10", "score", ago=7200)
     page = " ".join(staff.get("/admin/").content.decode().split())
+    assert "Workers 2 rows in 24 hours" in " ".join(re.sub("<[^>]*>", " ", page).split()), "with the stopped one"
     figures = re.findall(rf'<a href="{ADDRESS}"><strong>(\d+)</strong> ([^<]+)</a>', page)
     assert figures == [
         ("1", "Workers online, all queues"), ("0", "Jobs running"), ("1", "Jobs waiting"),
