@@ -42,6 +42,10 @@ ITEMS_PER_PAGE = 50
 #: quarantined results are listed alone, because each has its own note.
 _RANKED = Q(kind=Kind.PUBLISHED, entry__visibility=Entry.Visibility.PUBLIC, entry__system__anonymous_until=None)
 _IMPORTED_RESULTS = _RANKED & (Q(entry__system__team=None) | ~Q(entry__system__participant=""))
+#: Columns of a publication, of a benchmark, and of the only system and dataset of its figures.
+_CITATION = ("entry__source__authors", "entry__source__year", "entry__source__title")
+_BOARD = ("dataset__benchmarks__name", "dataset__benchmarks__slug")
+_NAMES = ("entry__system__name", "entry__system__slug", "dataset__name", "dataset__slug")
 
 
 class Item(NamedTuple):
@@ -49,7 +53,6 @@ class Item(NamedTuple):
 
     key: str
     at: datetime.datetime
-    kind: str
     label: str
     system: str
     system_slug: str
@@ -63,6 +66,8 @@ class Item(NamedTuple):
     team_slug: str | None = None
     #: Time of the latest of several results; None for other items, which never change.
     updated: datetime.datetime | None = None
+    #: Name and slug of the benchmark with most datasets of a publication; empty for other items.
+    board: Sequence[str] = ()
 
     @property
     def title(self) -> str:
@@ -76,7 +81,8 @@ class Item(NamedTuple):
         """Page with more information."""
         if self.dataset_slug:
             return f"/datasets/{self.dataset_slug}/"
-        return f"/systems/{self.system_slug}/" if self.system_slug else "/benchmarks/"
+        board_path = f"/benchmarks/{self.board[1]}/" if self.board else "/benchmarks/"
+        return f"/systems/{self.system_slug}/" if self.system_slug else board_path
 
 
 class Day(NamedTuple):
@@ -303,29 +309,29 @@ def _result_note(result: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]
 def _reported_items(times: Sequence[datetime.datetime]) -> dict[datetime.datetime, list[Item]]:
     """Return, by time, an item for each publication whose figures were loaded then.
 
-    Takes one database query, and one more for each time.
+    It names the system and the dataset if there is only one. Takes one database query, and two more for each time.
     """
     changes = BoardChange.objects.filter(kind=Kind.REPORTED, at__in=times)
-    items_by_time: dict[datetime.datetime, list[Item]] = {}
+    items_by_time: defaultdict[datetime.datetime, list[Item]] = defaultdict(list)
     for time, group in groupby(sorted(changes.values_list("at", "pk", "dataset", "revision")), lambda row: row[0]):
         rows = list(group)
         conditions = reduce(or_, (Q(dataset=dataset, from_revision=number) for *_, dataset, number in rows))
+        figures = EntryVersion.objects.filter(conditions, entry__source__isnull=False, entry__visibility__in=Entry.SEEN)
+        boards = figures.filter(dataset__benchmarks__isnull=False).values_list("entry__source__key", *_BOARD)
+        by_size = boards.annotate(n=Count("dataset", distinct=True)).order_by("n", "-dataset__benchmarks__position")
+        largest_boards = {source: board for source, *board, _n in by_size}
         sources = (
-            EntryVersion.objects.filter(conditions, entry__source__isnull=False)
-            .values("entry__source__key", "entry__source__authors", "entry__source__year", "entry__source__title")
-            .annotate(systems=Count("entry__system", distinct=True), datasets=Count("dataset", distinct=True))
+            figures.values_list("entry__source__key", *_CITATION)
+            .annotate(*(Count(name, distinct=True) for name in ("entry__system", "dataset")), *map(Min, _NAMES))
             .order_by("entry__source__key")
         )
-        items_by_time[time] = []
-        for source in sources:
-            citation = short_citation(source["entry__source__authors"], source["entry__source__year"])
-            systems, datasets = source["systems"], source["datasets"]
-            note = (
-                f"{citation}, {source['entry__source__title']}: {systems} system{'s' * (systems != 1)} on {datasets} "
-                f"dataset{'s' * (datasets != 1)}"
-            )
-            key = f"{rows[0][1]}-{source['entry__source__key']}"
-            items_by_time[time].append(Item(key, time, Kind.REPORTED.value, "Reported figures", "", "", "", "", note))
+        for source, authors, year, title, systems, datasets, *names in sources:
+            counts = f"{systems} system{'s' * (systems != 1)} on {datasets} dataset{'s' * (datasets != 1)}"
+            note = f"{short_citation(authors, year)}, {title}: {counts}"
+            system, system_slug = names[:2] if systems == 1 else ("", "")
+            item = Item(f"{rows[0][1]}-{source}", time, "Reported figures", system, system_slug, "", "", note)
+            board = {"dataset": names[2], "dataset_slug": names[3]} if datasets == 1 else {}
+            items_by_time[time].append(item._replace(board=largest_boards.get(source, ()), **board))
     return items_by_time
 
 
@@ -336,7 +342,6 @@ def _change_item(change: BoardChange, label: str, note: str, entry: Entry | None
     return Item(
         key=str(change.pk),
         at=change.at,
-        kind=change.kind,
         label=label,
         system=system.name if system else "",
         system_slug=system.slug if system else "",

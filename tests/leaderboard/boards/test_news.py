@@ -147,6 +147,13 @@ def test_reported_tables_are_one_item_for_each_publication(client: Client) -> No
     assert len(found) == len({item.key for item in found}) == Source.objects.count()
     page = client.get("/news/").content.decode()
     assert "BEIR: A Heterogeneous Benchmark" in page
+    assert (beir.url, beir.system, beir.dataset) == ("/benchmarks/beir/", "", "")
+    assert '· Leaderboard: <a href="/benchmarks/beir/">BEIR</a>' in one_line(page)
+    single = next(item for item in found if item.title.endswith("1 system on 1 dataset"))
+    assert (single.url, single.note in page) == (f"/datasets/{single.dataset_slug}/", True)
+    for address in (f"/systems/{single.system_slug}/", single.url):
+        assert f'href="{address}"' in page
+        assert client.get(address).status_code == 200
     assert 'href="/news/"' in page
 
 
