@@ -180,9 +180,12 @@ def row_name(row: Row) -> str:
 
 
 def shorten(name: str, length: int = MAX_NAME) -> str:
-    """Return at most `length` characters: of a model without its organization, and of names with both ends."""
+    """Return at most `length` characters: of a model without its organization, and of names with both ends.
+
+    Names of several words keep only their beginning, except on phones, where many of them begin in the same way.
+    """
     name = name if len(name) <= length or " " in name else name.rpartition("/")[2] or name
-    end = 0 if " " in name else length // 2
+    end = 0 if " " in name and length > MAX_NARROW_NAME else length // 2
     return name if len(name) <= length else name[: length - 1 - end].rstrip(" ,-") + "…" + name[len(name) - end :]
 
 

@@ -175,11 +175,11 @@ def test_marks_differ_from_the_background(scheme: int) -> None:
 
 
 def test_shortened_names_that_are_equal_have_ids() -> None:
-    names = ["which masks protect nurses best", "which masks protect visitors best", "short"]
+    names = ["which masks protect nurses best", "which masks worn by nurses best", "short"]
     wide, narrow, widest = (axis["ticktext"] for axis in name_axes(names, None, ["q1", "q2", "q3"]))
-    assert narrow == ["which masks… (q1)", "which masks… (q2)", "short"]
+    assert narrow == ["which…s best (q1)", "which…s best (q2)", "short"]
     assert (len(set(wide)), widest) == (3, names)
-    assert name_axes(names)[1]["ticktext"] == ["which masks prote…"] * 2 + ["short"]
+    assert name_axes(names)[1]["ticktext"] == ["which ma…rses best"] * 2 + ["short"]
     ids = ["topic-of-the-first-year-0001", "topic-of-the-first-year-0002", "q3"]
     for axis, length in zip(name_axes(names[:1] * 2 + names[2:], None, ids), (30, 18, 60), strict=True):
         labels = axis["ticktext"]
