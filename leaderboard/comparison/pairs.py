@@ -170,6 +170,12 @@ class PairComparison(NamedTuple):
     first_wins: list[dict[str, str]]
     second_wins: list[dict[str, str]]
 
+    @property
+    def interval(self) -> list[str]:
+        """The difference of the means and the ends of its interval, as texts."""
+        result = self.result
+        return [numbers.signed(value, numbers.DECIMALS) for value in (result.difference, result.low, result.high)]
+
 
 def compare_by_query(collection: OpenCollection, entries: Sequence[Entry], measure: str) -> PairComparison | None:
     """Compare the second of two entries with the first, query by query.
@@ -290,12 +296,11 @@ def overlaps(collection: OpenCollection, entries: Sequence[Entry]) -> list[tuple
             }
         )
     pairs = []
-    no_documents: frozenset[str] = frozenset()
     for first, second in combinations(range(len(sets)), 2):
         queries = sets[first].keys() | sets[second].keys()
         shared_count, similarity_sum = 0, 0.0
         for query in queries:
-            first_documents, second_documents = (sets[number].get(query, no_documents) for number in (first, second))
+            first_documents, second_documents = (sets[number].get(query, frozenset()) for number in (first, second))
             common_count = len(first_documents & second_documents)
             shared_count += common_count
             similarity_sum += common_count / max(len(first_documents | second_documents), 1)

@@ -16,7 +16,7 @@ from leaderboard.boards.benchmark.columns import MEAN
 from leaderboard.boards.columns.gap import gap_texts
 from leaderboard.boards.columns.significance import format_p_value
 from leaderboard.boards.state import BoardState
-from leaderboard.boards.wording import p_text
+from leaderboard.boards.wording import p_text, significance_word
 from leaderboard.comparison.pairs import (
     PAGE_PAIRS,
     CorrectedP,
@@ -33,6 +33,7 @@ from leaderboard.core.text import numbers
 from leaderboard.models import REFERENCE_TYPES, Benchmark, Dataset
 from leaderboard.results.board_rows.entry_rows import REPORTED, UNRANKED
 from leaderboard.results.significance.statements import (
+    ALPHA,
     BoardStatements,
     Gap,
     Statement,
@@ -62,14 +63,14 @@ class ComparedCell:
     @property
     def text(self) -> dict[str, Any]:
         """Formatted values for the page and the exports."""
-        p, corrected = self.tested and self.tested.p, self.corrected
-        test = Statement(p=p, p_corrected=corrected and corrected.p, ranks=corrected and corrected.ranks)
+        test = self.statement
         return {
             "value": numbers.format_value(self.value, numbers.DECIMALS),
             "delta": numbers.signed(self.delta and round(self.delta, numbers.DECIMALS), numbers.DECIMALS),
-            "direction": outcome_class(self.direction, p, lost_class(test)),
-            "p": "—" if p is None else format_p_value(p),
-            "corrected": "" if corrected is None else corrected.text,
+            "direction": outcome_class(self.direction, test.p, lost_class(test)),
+            "p": "—" if test.p is None else format_p_value(test.p),
+            "corrected": "" if self.corrected is None else self.corrected.text,
+            "verdict": significance_word(test),
             "spread": self.spread,
             "reference": _(REFERENCE_TYPES.get(self.entry.run_type, "")) if self.entry else "",
             "gap": gap_texts(self.gap),
@@ -78,6 +79,21 @@ class ComparedCell:
     @property
     def direction(self) -> str:
         return numbers.direction(self.delta and round(self.delta, numbers.DECIMALS), self.measure)
+
+    @property
+    def statement(self) -> Statement:
+        """Significance of the difference from the first system, in this pair's test and after correction."""
+        p, corrected = self.tested and self.tested.p, self.corrected
+        better, worse = (None if p is None else p < ALPHA and self.direction == way for way in ("up", "down"))
+        return Statement(better, worse, p, corrected and corrected.p, ranks=corrected and corrected.ranks)
+
+    @property
+    def relation(self) -> str:
+        """Relation to the first system: better or worse if the difference is significant, else ahead or behind."""
+        test = self.statement
+        is_significant = bool(test.better or test.worse) and not test.is_lost_by_correction
+        texts = {"up": (_("is ahead of"), _("is better than")), "down": (_("is behind"), _("is worse than"))}
+        return texts[self.direction][is_significant] if self.direction else _("ties with")
 
     @property
     def p_values_text(self) -> str:
@@ -237,12 +253,8 @@ def _choose_group(slugs: Sequence[str], entries: Sequence[ComparedEntry]) -> str
     def sort_key(group: str) -> tuple[bool, int, bool, str]:
         group_entries = groups[group]
         systems = {entry.system for entry in group_entries}
-        return (
-            slugs[0] in systems,
-            len(systems),
-            group_entries[0].is_current,
-            max(entry.published for entry in group_entries),
-        )
+        newest = max(entry.published for entry in group_entries)
+        return slugs[0] in systems, len(systems), group_entries[0].is_current, newest
 
     return max(groups, key=sort_key, default="")
 
@@ -354,12 +366,10 @@ def datasets_by_footnote(rows: Sequence[ComparedDataset]) -> Mapping[str, list[s
     """
     datasets_by_note: dict[str, list[str]] = {}
     for row in rows:
-        if row.untested_reason:
-            datasets_by_note.setdefault(row.untested_reason, []).append(row.name)
         in_domain = any(cell.entry is not None and cell.entry.training == "in-domain" for cell in row.cells)
-        for note, applies in (("apart", row.apart), ("chosen", row.chosen), ("in_domain", in_domain)):
-            if applies:
-                datasets_by_note.setdefault(note, []).append(row.name)
+        notes = {row.untested_reason: True, "apart": row.apart, "chosen": row.chosen, "in_domain": in_domain}
+        for note in filter(notes.get, filter(None, notes)):
+            datasets_by_note.setdefault(note, []).append(row.name)
     return datasets_by_note
 
 

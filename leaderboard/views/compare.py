@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 
 from leaderboard.boards.columns.marks import SEEDS_NOTE
 from leaderboard.boards.state import BoardState, last_value
-from leaderboard.comparison.pairs import PairComparison, compare_by_query, compare_slices, overlaps
+from leaderboard.comparison.pairs import compare_by_query, compare_slices, overlaps
 from leaderboard.comparison.queries.collection import open_collection
 from leaderboard.comparison.selection import (
     COMPARE_PARAMETERS,
@@ -27,7 +27,6 @@ from leaderboard.comparison.table import Comparison, compare, datasets_by_footno
 from leaderboard.core.cache.pages import PageVariant, cache_page
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.http.query_parameters import reads
-from leaderboard.core.text import numbers
 from leaderboard.results.records import entries_with_values
 from leaderboard.results.slices import MIN_TESTED
 from leaderboard.views.board_views import site_revision
@@ -111,7 +110,7 @@ def _form(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any
             (choices_by_slug[slug], _url(view.without_system(slug)), _url(view.with_first_system(slug)))
             for slug in view.systems
         ],
-        "example": next((choice.label for choice in choices.values()), ""),
+        "examples": [choice.label for choice in [*choices.values()][:2]],
         "boxes": [""] * (max(1, 2 - len(view.systems)) if len(view.systems) < MAX_SYSTEMS else 0),
         "most": MAX_SYSTEMS,
     }
@@ -127,7 +126,10 @@ def _context(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, 
         for choice, cell in zip(compared_choices.values(), row.cells, strict=True)
         if cell.gap
     }
+    pair_rows = [row for row in comparison.rows if row.complete and len(view.systems) == 2]
+    pair_rows.sort(key=lambda row: (row.slug != view.dataset, not row.tested))
     return {
+        "verdict": pair_rows[0] if pair_rows and (view.dataset or not comparison.means) else None,
         "gaps": gaps.values(),
         "comparison": comparison,
         "rows": [
@@ -169,13 +171,15 @@ def _one_dataset(view: CompareState, comparison: Comparison, choices: dict[str, 
     by_slug = {choice.slug: entries[pk] for choice, pk in compared_entries}
     pair = compare_by_query(collection, [by_slug[view.systems[0]], by_slug[other_slug]], row.measure)
     compared_rows = [entries[pk] for _, pk in compared_entries]
+    first, other = choices[view.systems[0]], choices[other_slug]
     shared_documents = overlaps(collection, compared_rows)
     return {
         "one": row,
-        **(_pair(pair, choices[view.systems[0]], choices[other_slug]) if pair else {}),
+        "pair": pair,
         "p_values": row.cells[view.systems.index(other_slug)].p_values_text,
-        "first": choices[view.systems[0]],
-        "other": choices[other_slug],
+        "first": first,
+        "other": other,
+        "sides": pair and [(other.name, pair.second_wins), (first.name, pair.first_wins)],
         "pair_slugs": [view.systems[0], other_slug],
         "others": [
             (choices[slug], slug == other_slug, _url(view.with_values(dataset=row.slug, other=slug)) + "#by-query")
@@ -191,16 +195,4 @@ def _one_dataset(view: CompareState, comparison: Comparison, choices: dict[str, 
         ],
         "seeds": [entry.system.name for entry in by_slug.values() if entry.seed_count],
         "state": BoardState(measure=view.measure),
-    }
-
-
-def _pair(pair: PairComparison, first: SystemChoice, other: SystemChoice) -> dict[str, Any]:
-    """Return the formatted difference of a pair with its interval, and the queries with each system's largest leads."""
-    result = pair.result
-    return {
-        "pair": pair,
-        "difference": numbers.signed(result.difference, numbers.DECIMALS),
-        "low": numbers.signed(result.low, numbers.DECIMALS),
-        "high": numbers.signed(result.high, numbers.DECIMALS),
-        "sides": [(other.name, pair.second_wins), (first.name, pair.first_wins)],
     }

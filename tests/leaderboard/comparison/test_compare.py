@@ -59,7 +59,8 @@ def test_nothing_chosen_is_a_form_and_what_it_sends_leads_to_the_comparison(
     page = client.get("/compare/").content.decode()
     assert "Choose two to six systems" in page
     assert f'<option value="{slugs[1]}">newcomer' in page
-    assert re.search(r'placeholder="For example [^"]+"', page)
+    placeholders = re.findall(r'placeholder="For example ([^"]+)"', page)
+    assert [text.partition(" ")[0] for text in placeholders] == ["BM25", "newcomer"], "each box has its own example"
     assert '<input type="hidden" name="system" value="">' in page, "the reference is not chosen yet"
     sent = client.get(f"/compare/?system=&system={slugs[1]}&system=BM25&measure=")
     assert sent.status_code == 302
@@ -142,7 +143,14 @@ def test_a_pair_on_open_judgements_is_tested_and_shown_by_query(client: Client, 
     page = client.get(address(*slugs)).content.decode()
     text = text_of(page)
     assert "p is from an exact two-sided paired randomization test of this pair alone." in text
-    assert "newcomer won 2, tied 0, and lost 0 queries. p = 0.500 for this pair." in text
+    assert re.search(
+        r"newcomer is ahead of BM25 on tiny: nDCG@10 \+0\.\d{3} \(95% CI \+0\.\d{3} to \+0\.\d{3}\), not significant\. "
+        r"p = 0\.500 for this pair\.",
+        text,
+    )
+    assert text.count("p = 0.500") == 1, "the section by query does not repeat it"
+    assert "All systems are compared" not in text
+    assert "newcomer won 2, tied 0, and lost 0 queries." in text
     assert "2/0/0" in text
     assert "By query on tiny" in text
     assert "newcomer is ahead" in text
@@ -272,7 +280,10 @@ def test_reported_figures_are_compared_within_their_source_with_common_means(cli
     assert "Not comparable" not in text, "no cell says so"
     assert "of several results" not in text
     assert "Mean over 18 datasets of BEIR" in text
-    assert re.search(r"Datasets won, tied, lost docT5query \d+/\d+/\d+", text)
+    won = re.search(r"Datasets won, tied, lost docT5query (\d+)/(\d+)/(\d+)", text)
+    assert won is not None
+    verdict = "docT5query is ahead of BM25 on the mean of 18 datasets: nDCG@10 \\+0\\.\\d{3}, not tested; "
+    assert re.search(f"{verdict}{won[1]} datasets won, {won[2]} tied, {won[3]} lost\\.", text)
 
 
 def test_means_are_those_of_the_board_for_every_system_of_every_benchmark(client: Client) -> None:
@@ -582,3 +593,6 @@ def test_a_difference_is_outlined_as_on_the_board(ranks: tuple[int, int] | None,
     corrected = CorrectedP(0.08, 4, BASELINE_COMPARISONS, ranks)
     cell = ComparedCell(delta=0.1, tested=PairTest(0.02, 9, 1, 2), corrected=corrected, measure="nDCG@10")
     assert cell.text["direction"] == direction, "the tests of all pairs separate a system with a single possible rank"
+    is_lost = direction.endswith("is-lost")
+    assert cell.relation == ("is ahead of" if is_lost else "is better than")
+    assert cell.text["verdict"] == ("significant only before correction" if is_lost else "significant")
