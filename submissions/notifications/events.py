@@ -151,11 +151,7 @@ def result_body(status: SubmissionStatus, dataset: Dataset | None = None) -> dic
         dataset: The only dataset to include, if given.
     """
     submission = status.submission
-    parts = {
-        part.jobs[0].job.dataset.slug: part
-        for part in status.parts
-        if dataset is None or part.jobs[0].job.dataset_id == dataset.pk
-    }
+    parts = {part.dataset.slug: part for part in status.parts if dataset in (None, part.dataset)}
     return {
         "submission": submission.pk,
         "system": submission.system.slug,
@@ -406,18 +402,17 @@ def _rescored_outcomes(rescore: Rescore, entries: Iterable[Entry]) -> Mapping[st
     unchanged_reasons = {row["entry"]: row["why"] for row in comparison["stays"]}
     for entry in entries:
         name = f"{entry.system.name} ({entry.configuration})" if entry.configuration else entry.system.name
+        lines = outcomes[entry.submission_reference]
         if entry.visibility == Entry.Visibility.HELD:
-            outcomes[entry.submission_reference].append(f"{name}: {NO_CHANGE}.")
+            lines.append(f"{name}: {NO_CHANGE}.")
         elif entry.pk in unchanged_reasons:
-            outcomes[entry.submission_reference].append(
-                _("{name}: not rescored. {why}").format(name=name, why=unchanged_reasons[entry.pk])
-            )
+            lines.append(_("{name}: not rescored. {why}").format(name=name, why=unchanged_reasons[entry.pk]))
         elif entry.pk in rescored_rows:
             line = build_line(rescored_rows[entry.pk], measure, hidden=dataset.hidden)
             text = f"{name}: {measure} {line.text['before']} → {line.text['after']}"
             if line.rank_before is not None and line.rank_after is not None:
                 text += _(", rank {old} → {new}").format(old=line.rank_before, new=line.rank_after)
-            outcomes[entry.submission_reference].append(f"{text}.")
+            lines.append(f"{text}.")
     return outcomes
 
 

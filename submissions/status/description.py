@@ -219,10 +219,9 @@ class SeedSetStatus(_Result):
     def meaning(self) -> str:
         """State of the set in a sentence for the submitter."""
         done_count = sum(job.state == State.DONE for job in self.jobs)
-        if self.entry is not None and is_held(self.entry):
-            return describe_held(self.entry)
         if self.entry is not None:
-            return _("One result: the mean of {number} seeds.").format(number=len(self.jobs))
+            one_result = _("One result: the mean of {number} seeds.").format(number=len(self.jobs))
+            return describe_held(self.entry) if self.held else one_result
         if self.lost:
             failed_seeds = ", ".join(f"{job.job.seed} ({job.state.label})" for job in self.lost)
             return _(
@@ -386,7 +385,7 @@ class SubmissionStatus:
         waited = max((job.waited for job in self.jobs), default=None)
         worked = (max(ends) if ends else timezone.now()) - min(starts) if starts else None
         last_name = _("Published") if self.submission.public else _("Stored privately")
-        warning_count = sum(problem["severity"] == "warning" for job in self.jobs for problem in job.problems)
+        warning_count = sum(part.warnings for part in self.parts)
         warnings = ngettext("{count} warning", "{count} warnings", warning_count).format(count=warning_count)
         checked_note = "" if State.REJECTED in states else warnings if warning_count else _("no errors")
         steps = [
