@@ -14,8 +14,9 @@ from django.utils import timezone
 from playwright.sync_api import Browser, Page, Route, expect
 
 from leaderboard.models import Dataset, Round
+from tests.clicks import Clicks
 from tests.factories import make_a_curator
-from tests.leaderboard.entries import cost, make_system, score, scored_dataset
+from tests.leaderboard.entries import cost, make_system, record_boards, score, scored_dataset
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -33,6 +34,22 @@ def _board() -> None:
 def systems(page: Page) -> list[str]:
     """The systems on the board, from the top."""
     return page.locator("#board-part tbody .name a").all_inner_texts()
+
+
+def test_the_best_model_under_100_mb_is_found_with_two_clicks(page: Page) -> None:
+    for number, name, size in ((1, "Small", 90e6), (2, "Smaller", 40e6), (3, "Large", 400e6)):
+        entry = score(Dataset.objects.get(slug="demo"), make_system(name), ndcg=0.4 + number / 10)
+        cost(entry, 5.0, model_bytes=size)
+    record_boards()
+    page.goto("/")
+    clicks = Clicks()
+    clicks.on(page.get_by_role("main").get_by_role("link", name="Demo", exact=True).first)
+    assert systems(page)[0] == "Large"
+    clicks.on(page.get_by_role("list", name="Filter presets").get_by_role("link", name="Under 100 MB"))
+    expect(page.locator("#board-part tbody .name a").first).to_have_text("Smaller")
+    assert systems(page)[1] == "Small"
+    assert "Large" not in systems(page)
+    assert clicks.count <= 2
 
 
 def test_a_reader_filters_sorts_by_two_columns_pins_two_and_compares(page: Page) -> None:

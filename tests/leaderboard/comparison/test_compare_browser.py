@@ -10,6 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from leaderboard.models import Entry, System
+from tests.clicks import Clicks
 from tests.leaderboard.comparison.test_queries import GOOD, POOR
 from tests.leaderboard.entries import make_system
 from tests.leaderboard.open_runs import open_dataset, run_for
@@ -41,6 +42,22 @@ def test_a_reader_compares_by_name_and_follows_a_query(entry: Entry, page: Page)
     expect(page.get_by_role("columnheader", name="Newcomer")).to_be_visible()
     page.get_by_role("link", name="d3").first.click()
     expect(page.locator("tr:target")).to_contain_text("Title 3")
+
+
+def test_systems_are_compared_from_a_system_page_with_three_clicks(entry: Entry, page: Page, tmp_path: Path) -> None:
+    other = open_dataset(tmp_path, slug="other", name="Other")
+    run_for(other, System.objects.get(name="Plain BM25"), POOR, baseline=True)
+    run_for(other, entry.system, GOOD)
+    page.goto(f"/systems/{entry.system.slug}/")
+    clicks = Clicks()
+    clicks.on(page.get_by_role("link", name="Compare with Plain BM25", exact=True))
+    expect(page.get_by_role("heading", level=1)).to_have_text("Newcomer compared with Plain BM25")
+    expect(page.get_by_role("row", name="Tiny")).to_contain_text("2/0/0")
+    clicks.on(page.get_by_label("Add a system"))
+    page.keyboard.type("Parent")
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-compared]")).to_have_text(["Plain BM25 ×", "Newcomer ×", "Parent ×"])
+    assert clicks.count <= 3
 
 
 def test_the_browser_lists_recent_comparisons_until_they_are_removed(entry: Entry, page: Page) -> None:
