@@ -16,12 +16,12 @@ from django.utils.html import escape
 from playwright.sync_api import Browser, expect
 
 from evaluation.engines import ENGINES
-from leaderboard.models import Dataset, System, User
+from leaderboard.models import Dataset, Entry, System, User
 from submissions.accounts.permissions import get_teams
 from submissions.accounts.teams import create_team
 from submissions.intake.checkpoints import readiness
 from submissions.models import Job, State, Submission, Upload
-from tests.leaderboard.entries import score
+from tests.leaderboard.entries import cost, make_system, record_boards, score
 from tests.pages import one_line
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import make_collection
@@ -112,7 +112,7 @@ def test_a_model_is_submitted_and_followed(signed_in: Client, tmp_path: Path) ->
 def test_the_status_page_names_settings_that_differ_from_the_defaults(signed_in: Client, api: Api) -> None:
     identifier = submit_model(api, parameters="search=hnsw").body["id"]
     page = one_line(signed_in.get(f"/submissions/{identifier}/").content.decode())
-    shown = re.sub(r"<details.*?</details>", "", page)
+    shown = re.sub(r"<details[^>]*(?<! open)>.*?</details>", "", page)
     assert "<dt>Search</dt><dd>hnsw</dd>" in shown
     assert "Query prompt" not in shown
     assert "<dt>Query prompt</dt>" in page
@@ -447,4 +447,40 @@ def test_a_model_is_submitted_without_javascript(
     page.get_by_role("button", name="Submit", exact=True).last.click()
     page.wait_for_url(re.compile(r"/submissions/\w{12}/$"))
     expect(page.get_by_text("No worker for CPU jobs is online")).to_be_visible()
+    context.close()
+
+
+@pytest.mark.browser
+@pytest.mark.django_db(transaction=True)
+def test_the_pages_of_a_model_on_three_datasets_are_short(
+    corpus: Dataset, api: Api, browser: Browser, live_server: Any, tmp_path: Path
+) -> None:
+    """They have at most 1,700 and 1,400 pixels on a usual screen."""
+    datasets = [corpus, collection(tmp_path, "second"), collection(tmp_path, "third")]
+    for dataset in datasets:
+        score(dataset, make_system(f"BM25 of {dataset}", architecture="lexical"), ndcg=0.1, recall=0.2, baseline=True)
+    identifier = submit_model(api, dataset=[dataset.slug for dataset in datasets]).body["id"]
+    for dataset in datasets:
+        entry = score(dataset, System.objects.get(name="My model"), ndcg=0.5, recall=0.7)
+        entry.provenance = Entry.Provenance.MEASURED
+        entry.save()
+        cost(entry, 5.0)
+        Job.objects.filter(dataset=dataset).update(
+            state=State.DONE,
+            entry=entry,
+            evaluation=entry.evaluation,
+            started_at=timezone.now(),
+            finished_at=timezone.now(),
+        )
+    record_boards()
+    context = browser.new_context(base_url=live_server.url, viewport={"width": 1440, "height": 900})
+    assert api.user is not None
+    sign_in(context, api.user, live_server.url)
+    page = context.new_page()
+    page.goto(System.objects.get(name="My model").get_absolute_url())
+    expect(page.get_by_role("region", name="Results of My model").get_by_role("row")).to_have_count(4)
+    assert page.evaluate("document.documentElement.scrollHeight") <= 1700
+    page.goto(f"/submissions/{identifier}/")
+    expect(page.get_by_role("region", name="Summary").get_by_role("row")).to_have_count(4)
+    assert page.evaluate("document.documentElement.scrollHeight") <= 1400
     context.close()
