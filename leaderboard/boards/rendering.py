@@ -307,13 +307,15 @@ class ColumnWriter:
         # Differences between the parts of a dataset are not from the baseline.
         is_from_baseline = is_of_row or self.column.group.startswith(EFFECTIVENESS)
 
-        def css_class(value: Value, test: EntryCertainty | None, better: bool | None) -> str:
-            if not value or isinstance(value, str) or not is_from_baseline:
+        def css_class(row: Row, value: Value, test: EntryCertainty | None, better: bool | None) -> str:
+            p = test.p_baseline if test is not None else None
+            is_pending = p is None and better is None and row.ranked_in != REPORTED
+            if not value or isinstance(value, str) or not is_from_baseline or is_pending:
                 return "ns"
             direction = "up" if (value > 0) == higher_is_better else "down"
-            return outcome_class(direction, test and test.p_baseline, lost_class(test), better=better)
+            return outcome_class(direction, p, lost_class(test), better=better)
 
-        classes = list(map(css_class, self.values, tests, published))
+        classes = list(map(css_class, board.rows, self.values, tests, published))
         # A box around the number alone, as on cards.
         signed_texts = [
             f"<span>{text}</span>" if name.endswith("is-lost") else text
