@@ -285,6 +285,19 @@ def test_an_empty_list_explains_itself(admin_client: Client) -> None:
     assert '<a href="/admin/leaderboard/pool/">Show all</a>' in page
 
 
+@pytest.mark.parametrize(
+    ("name", "rows"), [("leaderboard/round", "rounds"), ("submissions/quotaexception", "quota exceptions")]
+)
+def test_an_empty_list_offers_to_add_a_row_and_nothing_else(admin_client: Client, name: str, rows: str) -> None:
+    page = one_line(admin_client.get(f"/admin/{name}/").content.decode())
+    assert f"<b>No {rows} yet.</b>" in page
+    assert f'<a href="/admin/{name}/add/">Add one</a>' in page
+    for other in ('id="changelist-search"', '<details class="filters"', f"0 {rows}", "Date:"):
+        assert other not in page
+    assert 'id="changelist-search"' in admin_client.get(f"/admin/{name}/?q=owls").content.decode()
+    assert "Add one" not in admin_client.get("/admin/submissions/flag/").content.decode(), "the site adds the rows"
+
+
 def test_fields_without_a_value_are_hidden_on_pages_that_cannot_be_edited(curator: Client) -> None:
     entry = score(scored_dataset(), "First", ndcg=0.5)
     page = curator.get(f"{ENTRIES}{entry.pk}/change/").content.decode()
