@@ -105,10 +105,6 @@ class RoundStanding:
         return self.phase == Phase.OPEN or (self.phase == Phase.CLOSED and self.round.takes_late)
 
     @property
-    def left(self) -> int:
-        return max(0, self.round.runs_per_team - self.used)
-
-    @property
     def limited(self) -> bool:
         """Whether the quota of a dataset applies in addition to the round's limit."""
         return any(within_quota(self.round, dataset) is not None for dataset in self.datasets)

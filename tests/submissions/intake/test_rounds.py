@@ -146,7 +146,7 @@ def test_more_teams_give_a_person_no_more_places(
     problem = sent[2].problem("round_full")
     assert "accepts 2 runs per user over all teams, and you have submitted 2" in problem["message"]
     assert sent[0].body["id"] in problem["hint"]
-    assert "0 of 2 runs left" in signed_in.get("/submit/").content.decode()
+    assert "<b>2</b> of 2 runs in this round" in signed_in.get("/submit/").content.decode()
     # A colleague's places in one of these teams are left.
     colleague = User.objects.get(pk=stranger.user.pk)
     Membership.objects.create(team=teams[0], user=colleague)
@@ -286,7 +286,7 @@ def test_the_page_names_the_round_and_the_places_that_are_left(
     send(api, 1)
     page = signed_in.get("/submit/").content.decode()
     assert "Autumn 2026" in page
-    assert "1 of 2 runs left" in page
+    assert "<b>1</b> of 2 runs in this round" in page
     assert "1 Oct 2026, 12:00 UTC" in page
     form = {
         "action": "submit", "new-name": "By page", "new-architecture": "dense", "public": "yes",

@@ -127,7 +127,7 @@ def test_quotas_are_those_of_the_chosen_team(signed_in: Client, alice: User, tmp
     page = page_of(signed_in, "dense")
     assert page.count("of 7 submissions today") == 1
     assert f"Quotas are those of <b>{first.name}</b>" in page
-    assert f"{first.name} has used" in page
+    assert re.search(rf"{first.name}: <b>0</b> of \d+ model runs today", one_line(page))
     named = signed_in.get("/submit/", {"system": system.name}).content.decode()
     assert "Quotas are those of <b>Second</b>" in one_line(named)
     chosen = {"action": "check", "engine": "dense", "team": second.slug}
