@@ -15,6 +15,7 @@ from leaderboard.boards.system.history import authors_in
 from leaderboard.core import anonymity, documents
 from leaderboard.core.http.choices import similar
 from leaderboard.core.measures import canonical_name, measure_anchor
+from leaderboard.core.text.numbers import format_quantity
 from leaderboard.models import (
     Benchmark,
     Dataset,
@@ -60,12 +61,12 @@ def read_query(text: str) -> str:
 def search(query: str, kind: str = "") -> list[SearchResult]:
     """Return up to `MAX_RESULTS` results of each kind, or up to `MAX_RESULTS_OF_ONE_KIND` of `kind`.
 
-    Names that begin with the query come first, then systems with results scored by Runboard or on many datasets. An
-    anonymous system matches only by its own name and architecture, and its team only if another of its systems is not
-    anonymous.
+    An empty query finds everything of a `kind`, and nothing without one. Names that begin with the query come first,
+    then systems with results scored by Runboard or on many datasets. An anonymous system matches only by its own name
+    and architecture, and its team only if another of its systems is not anonymous.
     """
     words = query.casefold().split()
-    if not words:
+    if not words and not kind:
         return []
     systems = _public_systems()
     attributed_systems = systems.exclude(anonymity.anonymous_now())
@@ -73,22 +74,18 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
     round_subjects = ("dataset__name", "benchmark__name")
 
     def find_rows(
-        result_kind: str,
-        rows: QuerySet[Any],
-        fields: Sequence[str],
-        *description_columns: str,
-        describe: Callable[..., Sequence[str]] | None = None,
+        result_kind: str, rows: QuerySet[Any], fields: Sequence[str], *description_columns: str
     ) -> list[SearchResult]:
         """Return the rows that contain all words in `fields`, names that begin with the query first.
 
-        `describe` turns `description_columns` into texts.
+        `description_columns` describe them; those of systems are the arguments of `_describe_system`.
         """
         begins = Q(name__istartswith=query) | Q(name__icontains=f"/{query}")
         matches = rows.alias(begins=begins).filter(_contains_all(words, *fields)).annotate(of=Window(Count("*")))
         matches = matches.order_by("-begins", *(("-run_here", "-datasets") if result_kind == "system" else ()), "name")
         results = []
         for title, slug, total, *texts in matches[:limit].values_list("name", "slug", "of", *description_columns):
-            description = ", ".join(filter(None, describe(*texts) if describe else texts))
+            description = ", ".join(filter(None, _describe_system(*texts) if result_kind == "system" else texts))
             results.append(SearchResult(result_kind, title, reverse(result_kind, args=[slug]), description, total))
         return results
 
@@ -102,8 +99,7 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
             "system",
             _with_facts(systems),
             ("name", "architecture", "shown"),
-            *("by", "source__authors", "source__year", "architecture", "dataset", "datasets"),
-            describe=_describe_system,
+            *("by", "source__authors", "source__year", "architecture", "parameter_count", "dataset", "datasets"),
         ),
         "team": lambda: find_rows("team", Team.objects.filter(pk__in=attributed_systems.values("team_id")), ("name",)),
         "author": lambda: _select(_find_authors(words, attributed_systems), query, limit),
@@ -184,24 +180,24 @@ def distinguish(results: Sequence[SearchResult]) -> list[SearchResult]:
     ]
 
 
-def _describe_system(team: str, authors: str, year: int | None, architecture: str, *places: Any) -> Sequence[str]:
-    """Return the team (the participant's name for a challenge) or the publication, the architecture, and the datasets.
+def _describe_system(
+    team: str, authors: str, year: int | None, architecture: str, parameters: int | None, dataset: str, datasets: int
+) -> Sequence[str]:
+    """Return the team or the publication, the architecture, the size, and the datasets of a system.
 
-    `places` are the name of one dataset and the number of datasets. Systems of this site have no team or source.
+    In a challenge, the team is the participant's name. Systems of this site have no team or source. `dataset` is the
+    name of one of the `datasets`.
     """
     origin = team or short_citation(authors, year) or _("this site")
-    dataset, datasets = places
+    size = _("%s M parameters") % format_quantity(parameters / 1e6) if parameters else ""
     if datasets > 1:
         dataset = _("%(name)s and %(more)d more") % {"name": dataset, "more": datasets - 1}
-    return origin, _ARCHITECTURES.get(architecture, architecture), dataset
+    return origin, _ARCHITECTURES.get(architecture, architecture), size, dataset
 
 
 def _contains_all(words: Sequence[str], *columns: str) -> Q:
     """Return the condition that each word occurs in at least one of the columns, ignoring case."""
-    condition = Q()
-    for word in words:
-        condition &= Q(*((f"{column}__icontains", word) for column in columns), _connector=Q.OR)
-    return condition
+    return Q(*(Q(*((f"{column}__icontains", word) for column in columns), _connector=Q.OR) for word in words))
 
 
 def _select(results: Sequence[SearchResult], query: str, limit: int) -> list[SearchResult]:

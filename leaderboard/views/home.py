@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any
 from urllib.parse import urlencode
 
+from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.utils import timezone
@@ -14,7 +15,7 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
 from evaluation.text.languages import known_language_code, language_name
-from leaderboard.boards.state import choice
+from leaderboard.boards.state import choice, whole_number
 from leaderboard.comparison.leaders import BoardCard, board_cards, standing_lines
 from leaderboard.comparison.search import KINDS, ROLLING_BENCHMARKS, distinguish, read_query, search, similar_words
 from leaderboard.core.cache.pages import PageVariant, cache_page
@@ -23,8 +24,9 @@ from leaderboard.results.profiles.public import public_overlaps
 from leaderboard.rounds.lifecycle import describe_round, unfinished_rounds
 from leaderboard.views.board_views import is_part, site_revision
 
-#: Number of cards of each kind on the home page: a row in the widest layout.
-HOME_CARDS = 4
+#: Number of cards of each kind on the home page: a row in the widest layout; and of search results on a page, enough
+#: for the first ones of every kind.
+HOME_CARDS, RESULTS_PER_PAGE = 4, 80
 
 
 @require_safe
@@ -129,22 +131,25 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
 def search_variant(request: HttpRequest) -> PageVariant:
     """Return the view of a search, which depends on its words and is therefore not shared."""
     query = read_query(request.GET.get("q", ""))
-    return PageVariant(f"{is_part(request)} {choice(request.GET, 'kind', KINDS)} {query}", common=False)
+    kind, page = choice(request.GET, "kind", KINDS), whole_number(request.GET, "page", 1)
+    return PageVariant(f"{is_part(request)} {kind} {page} {query}", common=False)
 
 
 @require_safe
 @cache_page(site_revision, search_variant)
-@reads("q", "kind")
+@reads("q", "kind", "page")
 def search_page(request: HttpRequest) -> HttpResponse:
-    """Show search results for `q` by kind, or more results of a single `kind`."""
+    """Show search results for `q` by kind, or pages of the results of a single `kind`, of all of them without `q`."""
     query = read_query(request.GET.get("q", ""))
     results = distinguish(search(query, choice(request.GET, "kind", KINDS)))
+    page = Paginator(results, RESULTS_PER_PAGE).get_page(whole_number(request.GET, "page", 1))
     lines = standing_lines() if results and not is_part(request) else {}
-    results = [result._replace(detail=lines.get(result.url, result.detail)) for result in results]
+    results = [result._replace(detail=lines.get(result.url, result.detail)) for result in page]
     words = similar_words(query) if query and not results and not is_part(request) else ()
     context = {
         "section": "search",
         "query": query,
+        "page": page,
         "kinds": [(kind, list(matches)) for kind, matches in groupby(results, attrgetter("kind"))],
         "near": [(word, f"/search/?{urlencode({'q': word})}") for word in words],
     }

@@ -165,7 +165,8 @@ def test_empty_pages_say_what_will_be_there_and_offer_one_step(client: Client) -
         assert re.findall(r'<a class="button" href="([^"]*)"', after) == [step], address
     for address in ("/search/?q=zzz", "/search/"):
         after = client.get(address).content.decode().partition("pages of the documentation by their headings")[2]
-        assert re.findall(r'<li><a href="([^"]*)">', after)[:3] == ["/benchmarks/", "/compare/", "/docs/"], address
+        steps = ["/benchmarks/", "/search/?kind=system", "/compare/", "/docs/"]
+        assert re.findall(r'<li><a href="([^"]*)">', after)[:4] == steps, address
 
 
 def test_boards_are_filtered_by_words(client: Client) -> None:

@@ -109,7 +109,7 @@ def test_a_mistyped_name_or_address_leads_to_similar_ones(client: Client, conten
     assert "Did you mean" not in page
     for example in re.findall(r'<a href="(/search/[^"]+)"', page):
         assert "The search finds" not in client.get(example).content.decode(), example
-    assert page.count('<a href="/search/') == 2
+    assert page.count('<a href="/search/?q=') == 2
     assert "Did you mean" not in client.get("/search/?q=quorum").content.decode()
     assert '<a href="/search/?q=Quokka">Quokka</a>' in client.get("/search/?q=qoukka").content.decode()
     score(content, make_system("Quokka +BM25"), ndcg=0.3)
@@ -184,7 +184,25 @@ def test_a_search_takes_few_queries_however_much_there_is(client: Client, conten
     assert every.count('href="/systems/') == 30
     assert "Person 1 Crowd" not in every
     assert "All 30" not in every
+    listed = client.get("/search/?kind=system").content.decode()
+    assert "systems have public results" in listed
+    assert listed.count("<li>") >= 30
+    assert client.get("/search/?q=").content.decode().count('href="/systems/') == 0
     assert found(client, "x" * 5000) == []
+
+
+def test_all_systems_are_listed_on_pages_with_their_sizes(
+    client: Client, content: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leaderboard.views.home.RESULTS_PER_PAGE", 4)
+    for number in range(6):
+        score(content, make_system(f"listed {number}", parameter_count=12_300_000), ndcg=0.1)
+    first = client.get("/search/?kind=system&q=listed").content.decode()
+    assert re.findall(r"listed \d", first) == [f"listed {number}" for number in range(4)]
+    assert "12.3 M parameters" in first
+    second = client.get("/search/?kind=system&q=listed&page=2").content.decode()
+    assert re.findall(r"listed \d", second) == ["listed 4", "listed 5"]
+    assert "Page 2 of 2" in second
 
 
 def test_the_search_is_kept_and_still_sees_what_is_new(client: Client, content: Dataset) -> None:
