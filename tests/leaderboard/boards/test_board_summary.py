@@ -412,6 +412,9 @@ def test_the_summary_explains_the_marks_of_the_rows(client: Client) -> None:
     assert words_of(page, "row-key") == "95% CI not separable from best separable from next"
     page = client.get(f"/datasets/{untested(BM25=(0.4, None), First=(0.5, None)).slug}/").content.decode()
     assert 'class="row-key"' not in page
+    board = tested(BM25=0.4, First=0.4085, Second=0.404, Third=0.403, Fourth=0.402)
+    page = client.get(f"/datasets/{board.slug}/").content.decode()
+    assert "not separable from best (BM25 too: each pair has its own test)" in words_of(page, "row-key")
 
 
 def test_a_filter_without_rows_hides_the_summary_the_table_and_the_exports(client: Client) -> None:
