@@ -193,6 +193,24 @@ def test_columns_are_picked_without_javascript(browser: Browser, live_server: ob
     context.close()
 
 
+@pytest.mark.parametrize("width", [1440, 390])
+def test_titles_of_boards_and_other_pages_have_one_size(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    sizes = set()
+    for path in ("/benchmarks/", "/compare/", "/datasets/demo/"):
+        page.goto(path)
+        sizes.add(page.locator("h1").evaluate("title => getComputedStyle(title).fontSize"))
+    assert len(sizes) == 1
+
+
+def test_names_take_less_than_a_third_of_a_wide_table(page: Page) -> None:
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto("/datasets/demo/")
+    name = page.locator("#board-part thead th.name").last.bounding_box()
+    assert name is not None
+    assert name["width"] < 1322 / 3
+
+
 @pytest.mark.parametrize(("width", "height", "most"), [(1440, 900, 380), (390, 844, 350)])
 def test_the_first_row_is_on_the_first_screen_whatever_is_said_above_it(
     page: Page, live_server: Any, width: int, height: int, most: int
