@@ -538,15 +538,13 @@ class RowHeads(NamedTuple):
         entry = row.entry
         marks_text = ("‡" if entry.training == "in-domain" else "") + marks.pooled_mark(entry)
         suffix = f"<sup>{marks_text}</sup>" if marks_text else ""
-        states = marks.badges(entry)
-        if entry.visibility not in ("public", GONE):
-            states.insert(0, entry.visibility)
-        if entry.challenged:
-            states.insert(0, "challenged")
-        if row.ranked_in == STALE:
-            states.insert(0, "stale")
-        if entry.is_baseline and (not self.measure or row.value(self.measure) is not None):
-            states.insert(0, "baseline")
+        flags = {
+            "baseline": entry.is_baseline and (not self.measure or row.value(self.measure) is not None),
+            "stale": row.ranked_in == STALE,
+            "challenged": entry.challenged,
+            entry.visibility: entry.visibility not in ("public", GONE),
+        }
+        states = [*filter(flags.get, flags), *marks.badges(entry)]
         state_classes = [f"is-{state.replace(' ', '-')}" for state in states]
         for state, state_class in zip(states, state_classes, strict=True):
             suffix += f'&ensp;<span class="badge {state_class}">{STATES.get(state, state)}</span>'
@@ -558,8 +556,10 @@ class RowHeads(NamedTuple):
         fact_keys = self.fact_keys_below_source if is_below_source else self.fact_keys
         facts = _facts_html(fact_keys, tuple(map(row.values.get, fact_keys)), self.implied_provenance)
         coverage = _("%s datasets") % row["coverage"].text if is_incomplete else ""
-        details = (entry.configuration, coverage, self._missing_text(row), reason_gone(entry))
-        if line := DOT.join(filter(None, [facts, *map(cached_escape, details)])):
+        details = (coverage, self._missing_text(row), reason_gone(entry))
+        text = cached_escape(entry.configuration)
+        configuration = text and f'<span class="configuration" title="{text}">{text}</span>'
+        if line := DOT.join(filter(None, [facts, configuration, *map(cached_escape, details)])):
             suffix += f"<small>{line}</small>"
         is_tied = row.first_entry in self.tied_entries
         is_separable = row.certainty is not None and row.certainty.is_separable_from_next
