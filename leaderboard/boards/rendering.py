@@ -64,7 +64,8 @@ BLOCKS = {
 #: Number of steps of an in-cell bar, whose classes are the digits of the step: b8 c5 d3 for 0.853 of the
 #: longest bar.
 BAR_STEPS = 1000
-#: Maximum number of reported rows per section before the rest is folded. board.css repeats it (`nth-child(n + 11)`).
+#: Maximum number of reported rows per section before the rest is folded. board.css repeats it (`nth-child(n + 11)`),
+#: and folds all but five rows if another section of reported rows precedes it.
 SHOWN_REPORTED = 10
 #: Number of rows before the figure on phones, and the minimum number after it; fewer remaining rows come before it.
 FIGURE_AFTER, MIN_ROWS_AFTER_FIGURE = 5, 4

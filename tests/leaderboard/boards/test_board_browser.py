@@ -16,7 +16,15 @@ from playwright.sync_api import Browser, Page, Route, expect
 from leaderboard.models import Dataset, Round
 from tests.clicks import Clicks
 from tests.factories import make_a_curator
-from tests.leaderboard.entries import cost, make_system, record_boards, score, scored_dataset
+from tests.leaderboard.entries import (
+    cost,
+    make_source,
+    make_system,
+    record_boards,
+    report,
+    score,
+    scored_dataset,
+)
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -201,6 +209,20 @@ def test_titles_of_boards_and_other_pages_have_one_size(page: Page, width: int) 
         page.goto(path)
         sizes.add(page.locator("h1").evaluate("title => getComputedStyle(title).fontSize"))
     assert len(sizes) == 1
+
+
+def test_later_sections_of_reported_rows_show_five_rows_until_all_are_asked_for(page: Page) -> None:
+    dataset = scored_dataset(slug="reports")
+    for name, count in (("Many", 12), ("Fewer", 11)):
+        source = make_source(name)
+        for number in range(count):
+            report(dataset, source, f"{name} {number}", ndcg=0.1 + number / 100)
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto("/datasets/reports/")
+    first, second = page.locator(".is-long").all()
+    assert [one.locator("tr:visible").count() for one in (first, second)] == [10, 5]
+    page.get_by_text("Show all 11").click()
+    assert second.locator("tr:visible").count() == 11
 
 
 def test_names_take_less_than_a_third_of_a_wide_table(page: Page) -> None:
