@@ -205,10 +205,12 @@ def test_columns_are_picked_without_javascript(browser: Browser, live_server: ob
 def test_titles_of_boards_and_other_pages_have_one_size(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
     sizes = set()
-    for path in ("/benchmarks/", "/compare/", "/datasets/demo/"):
+    size = "heading => parseFloat(getComputedStyle(heading).fontSize)"
+    for path in ("/compare/", "/datasets/demo/", "/benchmarks/"):
         page.goto(path)
-        sizes.add(page.locator("h1").evaluate("title => getComputedStyle(title).fontSize"))
+        sizes.add(page.locator("h1").evaluate(size))
     assert len(sizes) == 1
+    assert page.locator("h2").first.evaluate(size) < sizes.pop()
 
 
 def test_later_sections_of_reported_rows_show_five_rows_until_all_are_asked_for(page: Page) -> None:
