@@ -345,6 +345,7 @@
     }
     showRounds();
     showSystem();
+    showNote();
     listDatasets();
     allowSubmission(isValid());
     const shown = new Set([...lists.values()].flatMap((list) => list.uploads).map((upload) => upload.id));
@@ -359,4 +360,56 @@
     found.focus({ preventScroll: true });
     (only ? main.querySelector("#check-result") : found).scrollIntoView({ block: only ? "nearest" : "start" });
   }
+
+  function showNote() {
+    const note = document.querySelector("[data-keeps-note]");
+    if (note) note.hidden = false;
+  }
+  showNote();
+
+  // Keep the file of a visitor in the browser while they sign in. It is put back in the same tab and deleted there. The
+  // page for visitors deletes files of earlier visits.
+  const KEPT = "run-before-sign-in";
+  const input = form() && form().querySelector("[data-check-at-once]");
+  const signIn = document.querySelector("[data-keeps-file]");
+
+  // Run `act` on the store of files, and call `done` with the result of its request, or with nothing after an error.
+  function inStore(act, done) {
+    const opening = indexedDB.open("runboard", 1);
+    opening.onupgradeneeded = () => opening.result.createObjectStore("files");
+    opening.onerror = () => done();
+    opening.onsuccess = () => {
+      const transaction = opening.result.transaction("files", "readwrite");
+      const request = act(transaction.objectStore("files"));
+      transaction.oncomplete = () => done(request.result);
+      transaction.onabort = () => done();
+    };
+  }
+
+  function putBack(kept) {
+    if (!kept) return;
+    const files = new DataTransfer();
+    files.items.add(kept.file);
+    input.files = files.files;
+    form().elements.namedItem("dataset").value = kept.dataset;
+    const notice = part("p", "notice", `Your browser kept ${kept.file.name} while you signed in. The check stores it for one day.`);
+    notice.setAttribute("role", "status");
+    form().before(notice);
+    input.dispatchEvent(new Event("change", { bubbles: true }));
+  }
+
+  if (input && signIn) inStore((store) => store.clear(), () => {});
+  else if (input && sessionStorage.getItem(KEPT)) {
+    sessionStorage.removeItem(KEPT);
+    inStore((store) => store.get(KEPT), (kept) => inStore((store) => store.clear(), () => putBack(kept)));
+  }
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("[data-keeps-file]");
+    const file = link && form().querySelector("[data-check-at-once]").files[0];
+    if (!file) return;
+    event.preventDefault();
+    sessionStorage.setItem(KEPT, "yes");
+    const kept = { file, dataset: form().elements.namedItem("dataset").value };
+    inStore((store) => store.put(kept, KEPT), () => location.assign(link.href));
+  });
 })();

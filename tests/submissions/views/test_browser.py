@@ -238,6 +238,32 @@ def test_a_visitor_checks_a_file(
     context.close()
 
 
+@pytest.mark.parametrize("with_script", [True, False])
+def test_the_file_of_a_visitor_is_kept_while_they_sign_in(
+    demo: Dataset, alice: User, browser: Browser, live_server: Any, run: Path, *, with_script: bool
+) -> None:
+    context = browser.new_context(base_url=live_server.url, java_script_enabled=with_script)
+    page = context.new_page()
+    page.goto("/submit/?dataset=demo")
+    expect(page.get_by_text("Your browser keeps the file")).to_be_visible(visible=with_script)
+    expect(page.locator("form noscript p")).to_be_visible(visible=not with_script)
+    page.get_by_label("Run file").set_input_files(run)
+    page.get_by_role("link", name="Sign in to submit").click()
+    page.wait_for_url(re.compile("/account/login/"))
+    sign_in(context, alice, live_server.url)
+    page.goto("/submit/?dataset=demo")
+    stored = page.get_by_label("Dataset of browser.txt")
+    if with_script:
+        expect(page.get_by_text("Your browser kept browser.txt while you signed in.")).to_be_visible()
+        expect(page.get_by_text("The run can be scored")).to_be_visible()
+        expect(stored).to_have_value("demo")
+        page.reload()
+        expect(page.get_by_text("Your browser kept")).to_have_count(0)
+    else:
+        expect(stored).to_have_count(0)
+    context.close()
+
+
 def test_boxes_are_in_line_with_their_labels_on_phones(page: Page, demo: Dataset, live_server: Any) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(f"{live_server.url}/account/login/")
