@@ -127,8 +127,9 @@ class _Leader:
         primary_parts, secondary_parts = [self._lead_part(ratio, baseline_tied=baseline_tied)], list[Part]()
         if (reported := self._better_reported()) is not None:
             label = _("Best of other sources") if is_reported else _("Best reported")
-            text = f"{_name(reported, self.names)}, {format_value(_number(reported, self.key), 3)}"
-            detail = _("%(source)s; ranked separately, not tested")
+            text = _("%(name)s, %(score)s, not tested")
+            text %= {"name": _name(reported, self.names), "score": format_value(_number(reported, self.key), 3)}
+            detail = _("%(source)s; ranked separately")
             primary_parts.insert(0, Part(label, text, detail=detail % {"source": ranking_source(reported)}))
         if board.statements.tied_with_best(board.measure) and len(rows) > 1:
             detail = ", ".join(filter(None, [pairs_text(board.statements, board.measure), board.tested_over]))
@@ -141,7 +142,7 @@ class _Leader:
             state, parts = ("warn", primary_parts) if is_safe is False else ("", secondary_parts)
             parts.append(Part(_("Unjudged documents"), unjudged, state, share))
         if is_reported:
-            judgments = Part(_("Judgments"), _("of the original collections, public; scores copied"))
+            judgments = Part(_("Judgments"), _("public, of the original collections; scores copied, not recomputed"))
         secondary_parts += [judgments] if judgments else []
         if references := ", ".join(self._reference_texts()):
             secondary_parts.append(Part(_("References"), references))
@@ -362,7 +363,7 @@ class _Leader:
         if self.board.statements.published is not None:
             return _("not shown, because it would reveal hidden judgments")
         if self.best.ranked_in == REPORTED:
-            return _("unknown for reported results")
+            return _("unknown, because reported results have no runs")
         share = self._unjudged_share
         return _("%(share)s, scored as not relevant") % {"share": share} if share else ""
 

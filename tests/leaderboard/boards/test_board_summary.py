@@ -42,8 +42,8 @@ from tests.reported_boards import load_reported
 pytestmark = pytest.mark.django_db
 UNTESTED = "Not separable from the best: not testable: the source gives no per-query scores."
 UNMEASURED = (
-    "Unjudged documents: unknown for reported results. "
-    "Judgments: of the original collections, public; scores copied. Cost: not reported."
+    "Unjudged documents: unknown, because reported results have no runs. "
+    "Judgments: public, of the original collections; scores copied, not recomputed. Cost: not reported."
 )
 ORIGIN = "Judgments: {judgments}."
 UPLOADED = f"{ORIGIN} Cost: not timed (uploaded run)."
@@ -310,7 +310,7 @@ def test_page_exports_and_api_say_the_same_of_each_board(client: Client, case: s
 @pytest.mark.parametrize(
     ("reported", "note"),
     [
-        (0.9, "Best reported: printed, 0.900 (Lovelace and Hopper 2020; ranked separately, not tested). "),
+        (0.9, "Best reported: printed, 0.900, not tested (Lovelace and Hopper 2020; ranked separately). "),
         (0.3, ""),
     ],
 )
