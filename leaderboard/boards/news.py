@@ -309,7 +309,7 @@ def _result_note(result: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]
 def _reported_items(times: Sequence[datetime.datetime]) -> dict[datetime.datetime, list[Item]]:
     """Return, by time, an item for each publication whose figures were loaded then.
 
-    It names the system and the dataset if there is only one. Takes one database query, and two more for each time.
+    An item names the system, or the dataset, if it has only one. Takes one database query, and two more for each time.
     """
     changes = BoardChange.objects.filter(kind=Kind.REPORTED, at__in=times)
     items_by_time: defaultdict[datetime.datetime, list[Item]] = defaultdict(list)
@@ -317,6 +317,7 @@ def _reported_items(times: Sequence[datetime.datetime]) -> dict[datetime.datetim
         rows = list(group)
         conditions = reduce(or_, (Q(dataset=dataset, from_revision=number) for *_, dataset, number in rows))
         figures = EntryVersion.objects.filter(conditions, entry__source__isnull=False, entry__visibility__in=Entry.SEEN)
+        figures = figures.exclude(dataset__state=Dataset.State.PREPARING)
         boards = figures.filter(dataset__benchmarks__isnull=False).values_list("entry__source__key", *_BOARD)
         by_size = boards.annotate(n=Count("dataset", distinct=True)).order_by("n", "-dataset__benchmarks__position")
         largest_boards = {source: board for source, *board, _n in by_size}

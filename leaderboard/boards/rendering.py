@@ -304,7 +304,7 @@ class ColumnWriter:
         if is_of_row:
             tests = [row.certainty for row in board.rows]
             if board.statements.least_difference(board.measure) is not None:
-                published = [row.differs for row in board.rows]
+                published = [None if row.ranked_in == REPORTED else row.differs for row in board.rows]
         # Differences between the parts of a dataset are not from the baseline.
         is_from_baseline = is_of_row or self.column.group.startswith(EFFECTIVENESS)
 

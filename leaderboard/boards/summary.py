@@ -402,9 +402,7 @@ class _Leader:
         lead = difference if relative is None else signed_percent(relative)
         if statement.better is None:
             return Part(label, f"{lead}, {self._untested_lead}", note=note)
-        verdict = significance_word(statement)
-        if baseline_tied:
-            verdict = _("better when tested alone")
+        verdict = significance_word(statement, is_baseline_tied=baseline_tied)
         if statement.interval is not None:
             difference += " [{}, {}]".format(*(signed(end, 3) for end in statement.interval))
         text = f"{lead}{SEPARATED if statement.holds_after_correction else ''} ({difference}), {verdict}"

@@ -88,7 +88,9 @@ def significance_word(statement: Statement, *, is_baseline_tied: bool = False) -
         return _("not tested")
     if not (statement.better or statement.worse):
         return _("not significant")
-    if statement.is_lost_by_correction or is_baseline_tied:
+    if is_baseline_tied:
+        return _("better when tested alone")
+    if statement.is_lost_by_correction:
         return _("significant only before correction")
     return _("significant in the tests of all pairs") if statement.is_kept_by_pairs else _("significant")
 

@@ -69,8 +69,6 @@ class BoardCard:
         summary = self.board.summary
         if summary is None or not self.delta:
             return ""
-        if summary.statement.is_lost_by_correction and summary.statement.least_p:
-            return _("too little data for this number of systems")
         return significance_word(summary.statement, is_baseline_tied=summary.baseline_tied)
 
     @property

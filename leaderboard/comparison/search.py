@@ -32,7 +32,7 @@ from leaderboard.models import (
 
 #: Limits: characters and words read from a query, results per kind, results if only one kind is requested,
 #: and author texts scanned.
-LONGEST_QUERY, MAX_WORDS, MAX_RESULTS, MAX_RESULTS_OF_ONE_KIND, MAX_AUTHOR_TEXTS = 100, 6, 8, 500, 200
+LONGEST_QUERY, MAX_WORDS, MAX_RESULTS, MAX_RESULTS_OF_ONE_KIND, MAX_AUTHOR_TEXTS = 100, 6, 8, 5_000, 200
 KINDS = ("benchmark", "rolling_benchmark", "dataset", "system", "team", "author", "round", "measure", "documentation")
 _ARCHITECTURES = dict(architecture_choices())
 #: Rolling benchmarks with documents.
@@ -61,9 +61,9 @@ def read_query(text: str) -> str:
 def search(query: str, kind: str = "") -> list[SearchResult]:
     """Return up to `MAX_RESULTS` results of each kind, or up to `MAX_RESULTS_OF_ONE_KIND` of `kind`.
 
-    An empty query finds everything of a `kind`, and nothing without one. Names that begin with the query come first,
-    then systems with results scored by Runboard or on many datasets. An anonymous system matches only by its own name
-    and architecture, and its team only if another of its systems is not anonymous.
+    An empty query finds everything of a `kind` except documentation, and nothing without one. Names that begin with
+    the query come first, then systems with results scored by Runboard or on many datasets. An anonymous system
+    matches only by its own name and architecture, and its team only if another of its systems is not anonymous.
     """
     words = query.casefold().split()
     if not words and not kind:
@@ -78,7 +78,7 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
     ) -> list[SearchResult]:
         """Return the rows that contain all words in `fields`, names that begin with the query first.
 
-        `description_columns` describe them; those of systems are the arguments of `_describe_system`.
+        `description_columns` describe them; for systems, they are the arguments of `_describe_system`.
         """
         begins = Q(name__istartswith=query) | Q(name__icontains=f"/{query}")
         matches = rows.alias(begins=begins).filter(_contains_all(words, *fields)).annotate(of=Window(Count("*")))

@@ -49,7 +49,7 @@ class _Style(NamedTuple):
 
 
 SIGNIFICANTLY_BETTER = _Style(gettext_lazy("significantly better"), drawing.BETTER, "circle")
-UNCORRECTED = _Style(gettext_lazy("significant only before Holm correction"), drawing.GREY, "circle-open")
+UNCORRECTED = _Style(gettext_lazy("significant only before correction"), drawing.GREY, "circle-open")
 NOT_SIGNIFICANT = _Style(gettext_lazy("not significant"), drawing.GREY, "circle-open")
 SIGNIFICANTLY_WORSE = _Style(gettext_lazy("significantly worse"), drawing.WORSE, "circle")
 UNTESTED = _Style(gettext_lazy("not tested"), drawing.GREY, "x-thin")
@@ -231,7 +231,7 @@ def _draw(
     if outcomes & {SIGNIFICANTLY_BETTER, SIGNIFICANTLY_WORSE}:
         explanation += f" Filled points are significantly better (green) or worse (orange) than {subject.baseline}."
     if UNCORRECTED in outcomes:
-        explanation += " " + _("Dashed lines are significant only before Holm correction.")
+        explanation += " " + _("Dashed lines are significant only before correction.")
     untested = [each.is_reported for each in all_differences if each.outcome == "untested"] if is_single else []
     if untested:
         is_hidden = bool(subject.threshold) and not all(untested)

@@ -126,8 +126,8 @@ def _context(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, 
         for choice, cell in zip(compared_choices.values(), row.cells, strict=True)
         if cell.gap
     }
-    pair_rows = [row for row in comparison.rows if row.complete and len(view.systems) == 2]
-    pair_rows.sort(key=lambda row: (row.slug != view.dataset, not row.tested))
+    pair_rows = [row for row in comparison.rows if row.complete and view.dataset in ("", row.slug)]
+    pair_rows = sorted(pair_rows, key=lambda row: not row.tested) if len(view.systems) == 2 else []
     return {
         "verdict": pair_rows[0] if pair_rows and (view.dataset or not comparison.means) else None,
         "gaps": gaps.values(),

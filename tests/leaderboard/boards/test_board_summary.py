@@ -321,6 +321,8 @@ def test_a_better_reported_score_is_named_beside_the_best(client: Client, report
     assert f"nDCG@10 0.500 (uploaded {TODAY}, results for all queries). {note}vs BM25: " in summary["text"]
     page = client.get(f"/datasets/{dataset.slug}/").content.decode()
     assert (" among scored systems" in words_of(page, "headline")) is bool(note)
+    home = one_line(client.get("/").content.decode())
+    assert ("Best reported: printed, 0.900, not tested." in home) is bool(note)
 
 
 @pytest.mark.parametrize(("second", "test"), [(0.6, "not separable (p = "), (0.3, "significant (p < 0.001)")])
@@ -379,7 +381,7 @@ def test_a_lead_over_a_baseline_that_all_pairs_do_not_separate_says_how_both_can
     assert "significant" not in verdict(page)
     card = one_line(client.get("/").content.decode())
     assert "Not separable from the best: 4 others, among them BM25" in card
-    assert "significant only before correction" in card
+    assert "better when tested alone" in card
     assert '<span class="up">' not in card
 
 
@@ -535,7 +537,7 @@ def test_an_interval_that_is_significant_only_uncorrected_is_dashed_and_in_the_k
     rows = [ForestRow("First", 0.2, (0.1, 0.3), "best"), ForestRow("Second", 0.1, (0.01, 0.2), "other", is_lost=True)]
     plot = draw_forest(rows, "nDCG@10", "BM25")
     assert re.findall(r'<g class="(.*?)">', plot) == ["interval", "interval is-dashed"]
-    assert "only before Holm correction" in plot
+    assert "only before correction" in plot
     assert "only before" not in draw_forest(rows[:1], "nDCG@10", "BM25")
 
 

@@ -155,6 +155,8 @@ def test_reported_tables_are_one_item_for_each_publication(client: Client) -> No
         assert f'href="{address}"' in page
         assert client.get(address).status_code == 200
     assert 'href="/news/"' in page
+    Dataset.objects.filter(slug=single.dataset_slug).update(state=Dataset.State.PREPARING)
+    assert single.dataset not in {item.dataset for item in news.news_page(1)[1]}, "it is in preparation"
 
 
 def test_days_and_pages(client: Client) -> None:

@@ -71,16 +71,16 @@ def test_a_difference_that_is_significant_without_correction_only_has_its_own_ma
     monkeypatch.setattr(EntryCertainty, "is_lost_by_correction", lost)
     plot = drawn("deltas", f"dataset={board.slug}")
     marks = {one["name"]: (one["marker"]["color"], one["marker"]["symbol"]) for one in plot.data[:-1]}
-    assert marks["significant only before Holm correction"] == (GREY, "circle-open"), "green and orange are significant"
+    assert marks["significant only before correction"] == (GREY, "circle-open"), "green and orange are significant"
     assert marks["not significant"] == (GREY, "circle-open")
-    lost, other = (trace(plot, name) for name in ("significant only before Holm correction", "not significant"))
+    lost, other = (trace(plot, name) for name in ("significant only before correction", "not significant"))
     assert (lost["mode"], lost["line"]["dash"]) == ("lines+markers", "4px,3px")
     assert not lost.get("error_x")
     assert (lost["y"][::4], lost["marker"]["size"]) == (["Second", "Last"], [0, 11, 0, 0] * 2)
     low, high = (column(plot, head)[1] for head in ("95% from", "to"))
     assert lost["x"][:4] == [pytest.approx(low, abs=1e-4), 0.2, pytest.approx(high, abs=1e-4), None]
     assert (other["mode"], other["y"]) == ("markers", ["Same"])
-    assert "Dashed lines are significant only before Holm correction." in plot.caption
+    assert "Dashed lines are significant only before correction." in plot.caption
     assert plot.finding == (
         "1 of 4 tested systems is significantly better than BM25 after correction, and 1 only before it"
     )

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from django.utils.text import slugify
 
-from leaderboard.models import Benchmark, Dataset, Round, Source, System, Team
+from leaderboard.models import Benchmark, Dataset, Entry, EntryQuerySet, Round, Source, System, Team
 from leaderboard.rounds.lifecycle import save_round
 from leaderboard.templatetags.runboard import excerpt
 from tests.leaderboard.entries import make_source, make_system, record_boards, report, score, scored_dataset
@@ -203,6 +203,10 @@ def test_all_systems_are_listed_on_pages_with_their_sizes(
     second = client.get("/search/?kind=system&q=listed&page=2").content.decode()
     assert re.findall(r"listed \d", second) == ["listed 4", "listed 5"]
     assert "Page 2 of 2" in second
+    monkeypatch.setattr("leaderboard.comparison.search.MAX_RESULTS_OF_ONE_KIND", 5)
+    listed = one_line(client.get("/search/?kind=system").content.decode())
+    count = EntryQuerySet(Entry).public().order_by().values("system").distinct().count()
+    assert f"{count} systems have public results" in listed, "all of them, not those on the pages"
 
 
 def test_the_search_is_kept_and_still_sees_what_is_new(client: Client, content: Dataset) -> None:
