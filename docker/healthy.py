@@ -15,7 +15,7 @@ import urllib.request
 from pathlib import Path
 
 #: Seconds without a touch of the file after which the worker counts as dead.
-SILENCE = 45.0
+SILENCE = 60.0
 
 
 def web() -> str:

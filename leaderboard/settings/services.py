@@ -90,8 +90,8 @@ class QueueTimes:
     lease: float = 60.0  # Silence of a worker after which its job is requeued.
     claim_interval: float = 2.0  # Interval of a claim's heartbeats, which also check for cancellations.
     cancellation_grace: float = 30.0  # Time after which a process that ignores a cancellation is killed.
-    heartbeat: float = 10.0  # Interval of a worker's heartbeats.
-    worker_silence: float = 30.0  # Silence after which a worker is considered dead.
+    heartbeat: float = 15.0  # Interval of a worker's heartbeats.
+    worker_silence: float = 45.0  # Silence after which a worker is considered dead.
     retries: tuple[float, ...] = (0.0, 60.0)  # Delay before the next attempt, by the number of attempts.
     dispatch: float = 10.0  # Interval of the dispatcher.
     idle_poll: float = 10.0  # Interval at which idle workers poll the database for lost wakeups.

@@ -196,7 +196,7 @@ def measure(options: argparse.Namespace, folder: Path, server: int, figures: Fig
         start(device, number * apart, options.seconds, options.rounds or -1, path)
         for number, path in enumerate(reports)
     ]
-    time.sleep(1.1 * options.seconds)  # each is at work, and connected
+    time.sleep(1.5 * options.seconds)  # each is at work, and its leases have a connection
     before, turning, began = cpu_seconds(server), cpu_seconds(turns), time.monotonic()
     _, status = os.waitpid(devices[0], 0)
     wall = time.monotonic() - began

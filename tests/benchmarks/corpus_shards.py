@@ -1,6 +1,6 @@
 """What reading one shard of a large corpus costs, by its place: the first, the middle and the last of many.
 
-    python tests/benchmarks/corpus_shards.py [--documents 1000000] [--shard-size 5650] [--rounds 3]
+    python tests/benchmarks/corpus_shards.py [--documents 2000000] [--shard-size 11300] [--rounds 3]
 
 The corpus is that of `large_corpus.py`: passages of 55 words. It is written once, in blocks as an import stores it,
 beside the same lines as ordinary gzip, zstd and Parquet, and read as a worker does: one shard, parsed. *ordinary gzip*
@@ -134,8 +134,8 @@ def compare(folder: Path, documents: int, size: int, rounds: int, figures: Figur
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--documents", type=int, default=1_000_000)
-    parser.add_argument("--shard-size", type=int, default=5_650)
+    parser.add_argument("--documents", type=int, default=2_000_000)
+    parser.add_argument("--shard-size", type=int, default=11_300)
     parser.add_argument("--rounds", type=int, default=3)
     add_option(parser)
     arguments = parser.parse_args()
