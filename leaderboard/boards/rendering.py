@@ -560,7 +560,9 @@ class RowHeads(NamedTuple):
         details = (coverage, self._missing_text(row), reason_gone(entry))
         text = cached_escape(entry.configuration)
         configuration = text and f'<span class="configuration" title="{text}">{text}</span>'
-        if line := DOT.join(filter(None, [facts, configuration, *map(cached_escape, details)])):
+        items = filter(None, [configuration, *map(cached_escape, details)])
+        line = facts + "".join(f"<span>{DOT}{item}</span>" for item in items)
+        if line := line if facts else line.replace(DOT, "", 1):
             suffix += f"<small>{line}</small>"
         is_tied = row.first_entry in self.tied_entries
         is_separable = row.certainty is not None and row.certainty.is_separable_from_next
@@ -616,16 +618,14 @@ def _facts_html(keys: tuple[str, ...], values: tuple[Value, ...], implied_proven
     """
     facts: list[tuple[str, str]] = []
     for key, value in zip(keys, values, strict=True):
-        if value == 0 or (key == "provenance" and value == implied_provenance):
+        if value is None or value in (0, ARCHITECTURES["other"]) or (key, value) == ("provenance", implied_provenance):
             continue
         if isinstance(value, (float, int)):
             text = _("%s M parameters") % format_quantity(value)
-        elif value is not None and key == "provenance":
+        elif key == "provenance":
             text = ", ".join(str(Entry.Provenance(provenance).label) for provenance in value.split(", "))
-        elif value not in (None, ARCHITECTURES["other"]):
-            text = str(value)
         else:
-            continue
+            text = str(value)
         facts.append((_SHRINKABLE.get(key, ""), escape(text)))
     return "".join(
         f"<span{attribute}>{DOT if number else ''}{text}</span>" for number, (attribute, text) in enumerate(facts)

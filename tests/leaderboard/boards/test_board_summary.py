@@ -637,9 +637,9 @@ def test_a_shared_best_score_is_a_tie_and_no_lead(client: Client) -> None:
     assert words_of(page.content.decode(), "headline") == "BM25 ties with First at 0.400."
 
 
-def test_a_configuration_that_wide_tables_shorten_has_a_title(client: Client) -> None:
+def test_a_configuration_follows_its_separator_and_has_a_title(client: Client) -> None:
     page = client.get(f"/datasets/{of_two_configurations().slug}/").content.decode()
-    assert '<span class="configuration" title="k = 10">k = 10</span>' in page
+    assert '<span>\xa0· <span class="configuration" title="k = 10">k = 10</span></span></small>' in page
 
 
 def test_a_system_in_two_configurations_ties_once(client: Client) -> None:
