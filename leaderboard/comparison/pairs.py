@@ -89,8 +89,7 @@ def affordable_permutations(queries: int) -> int:
 
     `queries` is the number of judged queries over all its datasets.
     """
-    max_permutations = MAX_SIGNS // max(queries, 1)
-    return max(MIN_PERMUTATIONS, min(PERMUTATIONS, max_permutations // 100 * 100))
+    return max(MIN_PERMUTATIONS, min(PERMUTATIONS, MAX_SIGNS // max(queries, 1) // 100 * 100))
 
 
 def run_tests(requests: Sequence[TestRequest], permutations: int) -> dict[TestRequest, list[PairTest]]:
@@ -172,9 +171,13 @@ class PairComparison(NamedTuple):
 
     @property
     def interval(self) -> list[str]:
-        """The difference of the means and the ends of its interval, as texts."""
-        result = self.result
-        return [numbers.signed(value, numbers.DECIMALS) for value in (result.difference, result.low, result.high)]
+        """The difference of the means and the ends of its interval, as texts.
+
+        They have an additional decimal if an end would otherwise be rounded to 0.
+        """
+        low, high = self.result.low, self.result.high
+        decimals = numbers.DECIMALS + any(end and not round(end, numbers.DECIMALS) for end in (low, high))
+        return [numbers.signed(value, decimals) for value in (self.result.difference, low, high)]
 
 
 def compare_by_query(collection: OpenCollection, entries: Sequence[Entry], measure: str) -> PairComparison | None:

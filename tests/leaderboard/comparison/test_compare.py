@@ -13,8 +13,9 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from evaluation.statistics.comparison import PairedResult
 from evaluation.statistics.randomisation import holm, randomisation_test
-from leaderboard.comparison.pairs import BASELINE_COMPARISONS, CorrectedP, PairTest
+from leaderboard.comparison.pairs import BASELINE_COMPARISONS, CorrectedP, PairComparison, PairTest
 from leaderboard.comparison.selection import MAX_SYSTEMS, SystemChoice, entries_of_systems, resolve_systems
 from leaderboard.comparison.table import ComparedCell, compare
 from leaderboard.core.http.choices import UnknownChoice
@@ -158,6 +159,19 @@ def test_a_pair_on_open_judgements_is_tested_and_shown_by_query(client: Client, 
     # q1: d1 d2 d3 and d3 d4 d2 share two of four, q2: d3 d4 and d5 d4 d3 share two of three.
     assert "BM25, newcomer 2.0 0.58" in text
     assert f"/figures/query-differences.json?dataset=tiny&amp;system={slugs[0]}" in page
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "texts"),
+    [
+        (-0.05, -0.0123, ["−0.031", "−0.050", "−0.012"]),
+        (-0.0612, 0.0002, ["−0.0312", "−0.0612", "+0.0002"]),
+        (-0.06, 0.0, ["−0.031", "−0.060", "±0.000"]),
+    ],
+)
+def test_an_interval_that_ends_close_to_0_has_four_decimals(low: float, high: float, texts: list[str]) -> None:
+    result = PairedResult(-0.0312, low, high, p=0.04, wins=1, ties=0, losses=2)
+    assert PairComparison(result, np.zeros(3), [], []).interval == texts
 
 
 def test_tests_are_those_of_the_values_by_query_corrected_over_the_page(client: Client, tmp_path: Path) -> None:
