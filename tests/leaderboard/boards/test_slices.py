@@ -339,7 +339,7 @@ def test_systems_are_compared_by_slice(tmp_path: Path, client: Client) -> None:
     ]
     assert rows[:3] == [
         ["Queries", "Number", "BM25", "Short", "Δ"],
-        ["short queries", "12", "0.631", "1.000", "+0.369 +0.369 to +0.369"],
+        ["short queries", "12", "0.631", "1.000", "+0.369 95% CI +0.369 to +0.369"],
         ["long queries", "3", "0.631", "0.631", "±0.000"],
     ]
     assert f'href="/datasets/{dataset.slug}/?slice=length%3Ashort"' in table
