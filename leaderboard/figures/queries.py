@@ -295,7 +295,7 @@ def build_differences(request: FigureRequest) -> Plot:
         ),
         caption=f"{measure} of {second} minus that of {first} on each of the {len(sorted_queries):,} judged queries of "
         f"{dataset.name}: {result.wins:,} won by {second} (blue), {result.ties:,} tied, {result.losses:,} lost "
-        "(purple). Single queries are not tested. Point at a bar to see its query.",
+        "(purple). Single queries are not tested. Point at or tap a bar to see its query.",
         subtitle=f"{dataset.name}, {measure}: {second} minus {first}",
         notes=notes,
     )

@@ -33,7 +33,7 @@ from tests.leaderboard.entries import (
 from tests.leaderboard.entries_by_query import found_of, score_queries, spread
 from tests.leaderboard.figure_checks import column, drawn
 from tests.leaderboard.open_runs import open_dataset, run_for, seeds_for
-from tests.pages import clear_page_cache
+from tests.pages import clear_page_cache, one_line
 from tests.reported_boards import load_reported
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
@@ -400,7 +400,9 @@ def test_reported_figures_say_so_once_mark_training_and_tie_at_the_shown_precisi
 
 def test_the_first_system_can_be_another_and_any_can_go(client: Client, slugs: tuple[str, str]) -> None:
     page = client.get(address(*slugs)).content.decode()
-    assert f'href="{address(slugs[1], slugs[0])}"'.replace("&", "&amp;") in page
+    turned_link = f'<a href="{address(slugs[1], slugs[0])}">'.replace("&", "&amp;")
+    note = "Δ is the difference from BM25, in italics if it is not tested."
+    assert f"{note} {turned_link}Use newcomer as the first system instead</a>" in one_line(page)
     assert f'href="{address(slugs[1])}"' in page
     turned = text_of(client.get(address(slugs[1], slugs[0])).content.decode())
     assert "0/0/2" in turned
@@ -519,6 +521,8 @@ def test_an_unknown_name_says_what_would_be_right_and_a_source_finds_its_systems
     entry = score(dataset, "splade", ndcg=0.5)
     page = client.get(address("zzzz", "kept")).content.decode()
     choice = f"{entry.system.name} ({entry.system.team})"
+    placeholders = re.findall(r'placeholder="For example ([^"]*)"', page)
+    assert placeholders == [choice], "the only system is an example of the first field alone"
     assert f"Enter a name as on the boards, for example “{choice}”." in text_of(page)
     assert boxes(page) == ["zzzz", "kept"]
     page = client.get(address(str(entry.system.team), "kept")).content.decode()
