@@ -98,10 +98,10 @@ def _finding(ranked_rows: Sequence[_RankedRow]) -> str:
 
 
 def _range_lines(ranked_rows: Sequence[_RankedRow], names: Sequence[str], texts: Sequence[str]) -> go.Scatter:
-    """Return lines from the first to the last possible rank, and short lines for single ranks."""
+    """Return lines from the first to the last possible rank. A single rank has only its mark."""
     return drawing.line_trace(
         _("possible ranks"),
-        [x for ranked in ranked_rows for x in (ranked.low - 0.3, ranked.high + 0.3, None)],
+        [x for ranked in ranked_rows for x in (ranked.low, ranked.high, None)],
         [name for name in names for _number in range(3)],
         {"color": drawing.GREY, "width": 3},
         customdata=[text for text in texts for _number in range(3)],

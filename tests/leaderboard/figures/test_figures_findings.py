@@ -142,7 +142,7 @@ def test_ranks_are_marks_on_lines_over_the_ranks_that_tests_leave_open(client: C
     lines = plot.data[0]
     assert lines["opacity"] == 0.7, "the legend has the opacity of a trace, and not that of its marks"
     assert plot.layout["yaxis"]["dtick"] == 1, "no name is left out"
-    assert lines["x"] == [0.7, 2.3, None, 0.7, 2.3, None, 2.7, 3.3, None, 3.7, 4.3, None]
+    assert lines["x"] == [1, 2, None, 1, 2, None, 3, 3, None, 4, 4, None]
     assert lines["y"][::3] == column(plot, "System")
     roles = {"best": "First", "not separable from best": "Second", "baseline": "BM25", "other": "Last"}
     assert {role: trace(plot, role)["y"] for role in roles} == {role: [name] for role, name in roles.items()}
