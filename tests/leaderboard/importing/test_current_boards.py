@@ -276,6 +276,7 @@ def test_the_best_of_one_source_is_never_called_the_best_of_a_board_with_several
     page = re.sub(r"<[^>]+>|\s+", " ", client.get(f"/systems/{row.entry.slug}/").content.decode())
     page = " ".join(page.split())
     assert re.search(r"1 of \d+ reported by .*2026", page)
+    assert re.search(r"Better than the baseline : on 1 of 1 dataset .*?\(not tested\) \.", page)
     assert re.search(r"Ranked among : results reported by \S+ \d+", page)
     for card in (*board_cards().benchmarks, *board_cards().datasets):
         summary, reported = card.board.summary, [row for row in card.board.rows if row.ranked_in == "reported"]
