@@ -273,6 +273,18 @@ def test_boxes_are_in_line_with_their_labels_on_phones(page: Page, demo: Dataset
     assert abs(box["y"] + box["height"] / 2 - label["y"] - label["height"] / 2) < 2
 
 
+@pytest.mark.usefixtures("demo")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_disabled_button_has_the_contrast_of_text(page: Page, alice: User, live_server: Any, scheme: Any) -> None:
+    page.emulate_media(color_scheme=scheme)
+    sign_in(page.context, alice, live_server.url)
+    page.goto("/submit/")
+    button = page.get_by_role("button", name="Submit", exact=True)
+    expect(button).to_be_disabled()
+    expect(button).to_have_css("opacity", "1")
+    expect(button).to_have_css("color", page.locator(".lead").evaluate("text => getComputedStyle(text).color"))
+
+
 def test_on_phones_the_check_is_below_the_file_and_submissions_have_the_same_cells(
     page: Page, demo: Dataset, baseline: None, api: Api, live_server: Any
 ) -> None:
