@@ -299,6 +299,8 @@ def test_on_phones_the_check_is_below_the_file_and_submissions_have_the_same_cel
     page.set_viewport_size({"width": 390, "height": 844})
     sign_in(page.context, api.user, live_server.url)
     page.goto("/submit/")
+    expect(page.get_by_text("Drop run files here")).to_be_hidden()
+    expect(page.get_by_text("Choose run files")).to_be_visible()
     assert top(".drop") < top(".check-panel") < top("[name=new-name]") < top(".submit-bar")
     page.goto("/submissions/")
     for name in ("score", "difference", "rank"):

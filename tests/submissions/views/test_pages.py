@@ -243,7 +243,7 @@ def test_four_fields_are_visible_and_the_others_folded(demo: Dataset, signed_in:
     page = one_line(signed_in.get("/submit/").content.decode())
     before, more = page.split('<details class="more">')
     form = before.partition('<form class="submit')[2]
-    zone = r'<div class="drop-zone"><input type="file"[^>]*><p class="drop-hint">\s*Drop run files here.*?TREC runs'
+    zone = r'<div class="drop-zone"><input type="file"[^>]*><p class="drop-hint"><span>Drop run files here.*?TREC runs'
     assert re.search(zone, form)
     bar = more.partition('<div class="submit-bar">')[2]
     assert bar.index("Visibility") < bar.index('name="public"') < bar.index('value="submit"')
