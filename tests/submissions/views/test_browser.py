@@ -274,6 +274,23 @@ def test_boxes_are_in_line_with_their_labels_on_phones(page: Page, demo: Dataset
 
 
 @pytest.mark.usefixtures("demo")
+def test_all_fields_of_the_form_are_visible_at_once(page: Page, alice: User, live_server: Any) -> None:
+    page.set_viewport_size({"width": 1440, "height": 900})
+    sign_in(page.context, alice, live_server.url)
+    page.goto("/submit/")
+    submit = page.get_by_role("button", name="Submit", exact=True)
+    details = page.get_by_text("More details")
+    for element in (details, submit):
+        expect(element).to_be_in_viewport(ratio=1)
+    assert details.evaluate(
+        """details => {
+          const box = details.getBoundingClientRect();
+          return details.contains(document.elementFromPoint(box.x + 30, box.y + box.height / 2));
+        }"""
+    ), "nothing covers it"
+
+
+@pytest.mark.usefixtures("demo")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_disabled_button_has_the_contrast_of_text(page: Page, alice: User, live_server: Any, scheme: Any) -> None:
     page.emulate_media(color_scheme=scheme)
@@ -286,7 +303,7 @@ def test_a_disabled_button_has_the_contrast_of_text(page: Page, alice: User, liv
 
 
 def test_on_phones_the_check_is_below_the_file_and_submissions_have_the_same_cells(
-    page: Page, demo: Dataset, baseline: None, api: Api, live_server: Any
+    page: Page, demo: Dataset, baseline: None, api: Api, live_server: Any, run: Path
 ) -> None:
     def top(selector: str) -> float:
         box = page.locator(selector).first.bounding_box()
@@ -301,6 +318,9 @@ def test_on_phones_the_check_is_below_the_file_and_submissions_have_the_same_cel
     page.goto("/submit/")
     expect(page.get_by_text("Drop run files here")).to_be_hidden()
     expect(page.get_by_text("Choose run files")).to_be_visible()
+    assert top(".drop") < top("[name=new-name]") < top(".check-panel") < top(".more") < top(".submit-bar")
+    page.get_by_label("Run files").set_input_files(run)
+    expect(page.get_by_text("The run can be scored")).to_be_visible()
     assert top(".drop") < top(".check-panel") < top("[name=new-name]") < top(".submit-bar")
     page.goto("/submissions/")
     for name in ("score", "difference", "rank"):
