@@ -367,49 +367,68 @@
   }
   showNote();
 
-  // Keep the file of a visitor in the browser while they sign in. It is put back in the same tab and deleted there. The
-  // page for visitors deletes files of earlier visits.
-  const KEPT = "run-before-sign-in";
+  // Store the run file of a visitor in the browser while they sign in. The form restores it in the same tab and deletes
+  // the copy. Each page with the form deletes a copy that is older than one hour.
+  const STORAGE_KEY = "run-before-sign-in";
+  const MAX_AGE = 60 * 60 * 1000;
   const input = form() && form().querySelector("[data-check-at-once]");
   const signIn = document.querySelector("[data-keeps-file]");
 
-  // Run `act` on the store of files, and call `done` with the result of its request, or with nothing after an error.
-  function inStore(act, done) {
+  // Run `operation` on the store of files, and call `onResult` with the result of its request, or with nothing after an
+  // error. This throws where the browser blocks storage.
+  function withStore(operation, onResult) {
     const opening = indexedDB.open("runboard", 1);
     opening.onupgradeneeded = () => opening.result.createObjectStore("files");
-    opening.onerror = () => done();
+    opening.onerror = () => onResult();
     opening.onsuccess = () => {
       const transaction = opening.result.transaction("files", "readwrite");
-      const request = act(transaction.objectStore("files"));
-      transaction.oncomplete = () => done(request.result);
-      transaction.onabort = () => done();
+      let request = null;
+      transaction.oncomplete = () => onResult(request && request.result);
+      transaction.onabort = () => onResult();
+      request = operation(transaction.objectStore("files"));
     };
   }
 
-  function putBack(kept) {
-    if (!kept) return;
+  function restore(storedRun) {
     const files = new DataTransfer();
-    files.items.add(kept.file);
+    files.items.add(storedRun.file);
     input.files = files.files;
-    form().elements.namedItem("dataset").value = kept.dataset;
-    const notice = part("p", "notice", `Your browser kept ${kept.file.name} while you signed in. The check stores it for one day.`);
+    form().elements.namedItem("dataset").value = storedRun.dataset;
+    const text = `Your browser kept ${storedRun.file.name} while you signed in. If it is valid, it is stored for one day.`;
+    const notice = part("p", "notice", text);
     notice.setAttribute("role", "status");
     form().before(notice);
     input.dispatchEvent(new Event("change", { bubbles: true }));
   }
 
-  if (input && signIn) inStore((store) => store.clear(), () => {});
-  else if (input && sessionStorage.getItem(KEPT)) {
-    sessionStorage.removeItem(KEPT);
-    inStore((store) => store.get(KEPT), (kept) => inStore((store) => store.clear(), () => putBack(kept)));
+  function restoreOrExpire() {
+    const isReturning = !signIn && sessionStorage.getItem(STORAGE_KEY);
+    if (isReturning) sessionStorage.removeItem(STORAGE_KEY);
+    withStore((store) => store.get(STORAGE_KEY), (storedRun) => {
+      if (!storedRun) return;
+      const isFresh = Date.now() - storedRun.storedAt < MAX_AGE;
+      if (isFresh && !isReturning) return;
+      withStore((store) => store.delete(STORAGE_KEY), () => isFresh && restore(storedRun));
+    });
+  }
+
+  try {
+    if (input) restoreOrExpire();
+  } catch {
+    // The browser blocks storage, so there is no copy.
   }
   document.addEventListener("click", (event) => {
     const link = event.target.closest("[data-keeps-file]");
     const file = link && form().querySelector("[data-check-at-once]").files[0];
     if (!file) return;
     event.preventDefault();
-    sessionStorage.setItem(KEPT, "yes");
-    const kept = { file, dataset: form().elements.namedItem("dataset").value };
-    inStore((store) => store.put(kept, KEPT), () => location.assign(link.href));
+    const leave = () => location.assign(link.href);
+    try {
+      const storedRun = { file, dataset: form().elements.namedItem("dataset").value, storedAt: Date.now() };
+      withStore((store) => store.put(storedRun, STORAGE_KEY), leave);
+      sessionStorage.setItem(STORAGE_KEY, "yes");
+    } catch {
+      leave();
+    }
   });
 })();

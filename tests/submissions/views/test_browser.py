@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -261,6 +262,46 @@ def test_the_file_of_a_visitor_is_kept_while_they_sign_in(
         expect(page.get_by_text("Your browser kept")).to_have_count(0)
     else:
         expect(stored).to_have_count(0)
+    context.close()
+
+
+def test_the_file_of_a_visitor_is_deleted_after_one_hour(
+    demo: Dataset, alice: User, browser: Browser, live_server: Any, run: Path
+) -> None:
+    context = browser.new_context(base_url=live_server.url)
+    page = context.new_page()
+    page.goto("/submit/")
+    page.get_by_label("Run file").set_input_files(run)
+    page.get_by_role("link", name="Sign in to submit").click()
+    page.wait_for_url(re.compile("/account/login/"))
+    count_stored_files = """() => new Promise((resolve) => {
+        indexedDB.open("runboard", 1).onsuccess = (event) => {
+            const files = event.target.result.transaction("files").objectStore("files");
+            files.count().onsuccess = (counted) => resolve(counted.target.result);
+        };
+    })"""
+    assert page.evaluate(count_stored_files) == 1
+    sign_in(context, alice, live_server.url)
+    page.clock.set_fixed_time(datetime.now(UTC) + timedelta(hours=2))
+    page.goto("/submit/")
+    page.wait_for_function(f"async () => await ({count_stored_files})() === 0")
+    expect(page.get_by_text("Your browser kept")).to_have_count(0)
+    context.close()
+
+
+@pytest.mark.parametrize("storage", ["indexedDB", "sessionStorage"])
+def test_a_visitor_signs_in_if_the_browser_blocks_storage(
+    demo: Dataset, browser: Browser, live_server: Any, run: Path, storage: str
+) -> None:
+    context = browser.new_context(base_url=live_server.url)
+    context.add_init_script(
+        f"Object.defineProperty(window, '{storage}', {{ get() {{ throw new DOMException('', 'SecurityError'); }} }})"
+    )
+    page = context.new_page()
+    page.goto("/submit/")
+    page.get_by_label("Run file").set_input_files(run)
+    page.get_by_role("link", name="Sign in to submit").click()
+    page.wait_for_url(re.compile("/account/login/"))
     context.close()
 
 
