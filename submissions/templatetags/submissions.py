@@ -1,6 +1,5 @@
 """Template filters that format values of submissions."""
 
-import re
 from datetime import timedelta
 
 from django import template
@@ -27,17 +26,12 @@ def score(value: float) -> str:
 
 @register.filter
 def signed(value: float) -> str:
-    return _with_sign(f"{value:+.{numbers.DECIMALS}f}")
+    return numbers.signed(value, numbers.DECIMALS)
 
 
 @register.filter
 def signed_percent(value: float) -> str:
-    return _with_sign(f"{value:+.1f}%")
-
-
-def _with_sign(text: str) -> str:
-    """Return the text with a true minus sign, or with ± if it is zero."""
-    return text.replace("-", numbers.MINUS) if re.search("[1-9]", text) else f"±{text[1:]}"
+    return f"{numbers.signed(value, 1)}%"
 
 
 @register.filter

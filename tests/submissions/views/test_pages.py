@@ -339,6 +339,20 @@ def test_the_list_colors_significant_differences(
     assert re.findall(r'<span class="(up|down|muted) ?">[+−]0', page) == [color or "muted"]
 
 
+@pytest.mark.parametrize(("delta", "text"), [(0.0002, "+0.000"), (-0.0002, "−0.000"), (0.0, "±0.000")])
+def test_the_list_shows_differences_as_boards_do(
+    demo: Dataset, api: Api, signed_in: Client, monkeypatch: pytest.MonkeyPatch, delta: float, text: str
+) -> None:
+    api.submit()
+    work()
+    standing = Standing("Demo", "demo", "nDCG@10", 0.5, delta, "BM25", False, Statement())
+    monkeypatch.setattr(
+        "submissions.status.description.standings", lambda entries: {entry.pk: standing for entry in entries}
+    )
+    page = one_line(signed_in.get("/submissions/").content.decode())
+    assert re.findall(r'<span class="muted">([+−±]0[^<]*)', page) == [text]
+
+
 @pytest.mark.parametrize(
     ("statement", "text"),
     [
