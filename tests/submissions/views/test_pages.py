@@ -354,25 +354,31 @@ def test_the_list_shows_differences_as_boards_do(
 
 
 @pytest.mark.parametrize(
-    ("statement", "text"),
+    ("rank", "statement", "others_tied", "text"),
     [
-        (Statement(ranks=(2, 4)), "range 2–4"),
-        (Statement(ranks=(3, 3)), ""),
-        (Statement(tied_with_best=True), "≈ 1"),
-        (Statement(), ""),
+        (3, Statement(ranks=(2, 4)), 2, "range 2–4"),
+        (3, Statement(ranks=(3, 3)), 0, ""),
+        (3, Statement(tied_with_best=True), 2, "not separable from the 1st"),
+        (1, Statement(tied_with_best=True), 2, "not separable from 2 others"),
+        (1, Statement(tied_with_best=True), 1, "not separable from 1 other"),
+        (1, Statement(tied_with_best=True), 0, ""),
+        (3, Statement(), 0, ""),
     ],
 )
 def test_the_list_shows_how_certain_a_rank_is(
-    demo: Dataset, api: Api, signed_in: Client, monkeypatch: pytest.MonkeyPatch, statement: Statement, text: str
-) -> None:
+    demo: Dataset, api: Api, signed_in: Client, monkeypatch: pytest.MonkeyPatch,
+    rank: int, statement: Statement, others_tied: int, text: str,
+) -> None:  # fmt: skip
     api.submit()
     work()
-    standing = Standing("Demo", "demo", "nDCG@10", 0.5, 0.1, "BM25", False, statement, rank=3, of=9)
+    standing = Standing(
+        "Demo", "demo", "nDCG@10", 0.5, 0.1, "BM25", False, statement, rank=rank, of=9, others_tied=others_tied
+    )
     monkeypatch.setattr(
         "submissions.status.description.standings", lambda entries: {entry.pk: standing for entry in entries}
     )
     page = one_line(signed_in.get("/submissions/").content.decode())
-    certainty = page.partition("3rd of 9</a>")[2].partition("</li>")[0]
+    certainty = page.partition(" of 9</a>")[2].partition("</li>")[0]
     assert re.sub("<[^>]*>", "", certainty).strip() == text
 
 
