@@ -24,7 +24,7 @@ from submissions.status.description import Score
 from tests.leaderboard.certainty import compute_certainty
 from tests.pages import one_line
 from tests.submissions.clients import Api, upload
-from tests.submissions.collections import run_text
+from tests.submissions.collections import QUERIES, run_text
 from tests.submissions.workers import work
 
 pytestmark = pytest.mark.django_db
@@ -380,6 +380,25 @@ def test_the_list_shows_how_certain_a_rank_is(
     page = one_line(signed_in.get("/submissions/").content.decode())
     certainty = page.partition(" of 9</a>")[2].partition("</li>")[0]
     assert re.sub("<[^>]*>", "", certainty).strip() == text
+
+
+def test_the_list_shows_how_many_queries_a_run_misses(
+    demo: Dataset, secret: Dataset, api: Api, signed_in: Client
+) -> None:
+    for system, dataset in (("Short", "demo"), ("Secret", "secret")):
+        api.submit(run_text(QUERIES[:2]), system=system, dataset=dataset)
+    api.submit(system="Whole")
+    work()
+
+    def row(system: str) -> str:
+        page = one_line(signed_in.get(f"/submissions/?q={system}").content.decode())
+        return re.sub("<[^>]*>", "", page.partition("<tbody>")[2])
+
+    assert "8 queries missing" in one_line(row("Short"))
+    assert "missing" not in row("Whole")
+    assert "missing" not in row("Secret"), "the number would disclose which queries are judged"
+    Job.objects.filter(dataset=secret).update(submission=Submission.objects.get(system__name="Short"))
+    assert one_line(row("Short")).count("8 queries missing") == 1, "also beside one of several datasets"
 
 
 def test_the_list_is_sorted_by_the_address(demo: Dataset, secret: Dataset, api: Api, signed_in: Client) -> None:
