@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib import messages
 from django.contrib.auth.models import AnonymousUser
 from django.core.paginator import Paginator
-from django.db.models import Count, Exists, Min, OuterRef, Q, Window
+from django.db.models import Count, Min, Q, Window
 from django.db.models.functions import Lower
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -65,8 +65,7 @@ def submissions(request: HttpRequest) -> HttpResponse:
     counts = rows.aggregate(all=Count("pk"), **{name: Count("pk", filter=by_state[name]) for name in FILTERS})
     rows, order = rows.filter(by_state.get(state, Q())), choice(request.GET, "sort", ORDERS)
     rows = rows.alias(first_dataset=Min(Lower("jobs__dataset__name"))) if order == "dataset" else rows
-    can_retry = Exists(Job.objects.lost_by_us().filter(submission=OuterRef("pk")))
-    rows = rows.annotate(of_system=Window(Count("pk"), partition_by="system"), retriable=can_retry)
+    rows = rows.annotate(of_system=Window(Count("pk"), partition_by="system"))
     paginator = Paginator(with_jobs(rows.order_by(ORDERS[order], "-created_at")), PER_PAGE)
     paginator.count = counts[state or "all"]
     page = paginator.get_page(whole_number(request.GET, "page", 1))
