@@ -51,9 +51,9 @@ ORDERS: Any = {"": "-created_at", "oldest": "created_at", "system": Lower("syste
 
 
 @permissions.personal_page("GET", "HEAD")
-@reads("page", "state", "dataset", "sort", "q")
+@reads("page", "state", "dataset", "sort", "q", "system")
 def submissions(request: HttpRequest) -> HttpResponse:
-    """Show a page of the submissions of the user's teams, filtered by the system, and by state and dataset of a job."""
+    """Show a page of the submissions of the user's teams, filtered by system, and by a job's state and dataset."""
     rows, state = permissions.get_submissions(request.user), choice(request.GET, "state", FILTERS)
     jobs = Job.objects.filter(submission__in=rows).exclude(kind=Job.Kind.SHARD)
     datasets = {row.slug: row for row in Dataset.objects.filter(pk__in=jobs.values("dataset")).order_by("name")}
@@ -61,6 +61,7 @@ def submissions(request: HttpRequest) -> HttpResponse:
     jobs = jobs.filter(dataset=dataset) if dataset else jobs
     by_state = {name: Q(pk__in=jobs.filter(state__in=FILTERS[name]).values("submission")) for name in FILTERS}
     rows = rows.filter(system__name__icontains=words) if (words := request.GET.get("q", "").strip()) else rows
+    rows = rows.filter(system__slug=slug) if (slug := request.GET.get("system", "")) else rows
     rows = rows.filter(pk__in=jobs.values("submission")) if dataset else rows
     counts = rows.aggregate(all=Count("pk"), **{name: Count("pk", filter=by_state[name]) for name in FILTERS})
     rows, order = rows.filter(by_state.get(state, Q())), choice(request.GET, "sort", ORDERS)

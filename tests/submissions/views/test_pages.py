@@ -440,7 +440,7 @@ def test_each_row_of_the_list_has_its_actions(demo: Dataset, api: Api, signed_in
         page = one_line(signed_in.get(f"/submissions/?q={name}").content.decode())
         cell = page.partition('<td class="row-actions">')[2].partition("</td>")[0]
         text = "Details and next steps" if name == "B" else "Details"
-        assert f'<a href="/submissions/{addresses[name]}/"> {text} <' in cell
+        assert f'<a href="/submissions/{addresses[name]}/">{text}<' in cell
         return re.findall(r"(?:<button[^>]*>|<a class=\"button\"[^>]*>) ?([^<]+?) ?<", cell)
 
     changes = ["Make private", "Let others reuse the runs", "Edit the system"]
@@ -456,13 +456,19 @@ def test_each_row_of_the_list_has_its_actions(demo: Dataset, api: Api, signed_in
 def test_rows_of_one_system_link_to_each_other(
     demo: Dataset, secret: Dataset, api: Api, signed_in: Client, sort: str
 ) -> None:
-    for system, dataset in (("Same", "demo"), ("Other", "demo"), ("Same", "secret")):
+    for system, dataset in (("Same", "demo"), ("Same tuned", "demo"), ("Same", "secret")):
         api.submit(system=system, dataset=dataset)
     page = one_line(signed_in.get(f"/submissions/?sort={sort}").content.decode())
-    assert page.count("?sort=system&amp;q=Same") == page.count("2 submissions") == 2
-    assert "q=Other" not in page
-    assert "2 submissions" not in signed_in.get("/submissions/?sort=system&q=Same").content.decode()
+    assert len(re.findall(r'<a class="small" href="\?[^"]*system=same">', page)) == page.count("2 submissions") == 2
+    assert "system=same-tuned" not in page
+    page = one_line(signed_in.get(f"/submissions/?sort={sort}&system=same").content.decode())
+    assert len(re.findall(r'<th scope="row">', page)) == 2, "the name of the other system contains this one"
+    assert "2 submissions" not in page
+    assert "Only submissions of <b>Same</b>." in page
+    assert f'<a href="?sort={sort}">Show all systems</a>' in page
     assert "2 submissions" not in signed_in.get("/submissions/?dataset=secret").content.decode()
+    page = signed_in.get("/submissions/?system=same&state=done").content.decode()
+    assert "No submission of this system matches the filters." in page
 
 
 def test_the_list_is_filtered_by_state_and_dataset(demo: Dataset, secret: Dataset, api: Api, signed_in: Client) -> None:
