@@ -43,6 +43,13 @@ def packed(content: str) -> bytes:
     return buffer.getvalue()
 
 
+def test_the_dataset_of_a_file_is_optional(demo: Dataset, client: Client, alice: Any) -> None:
+    label = '<label for="dataset">%s<span class="muted small">(optional)</span></label>'
+    assert label % "Dataset" in one_line(client.get("/submit/").content.decode())
+    client.force_login(alice)
+    assert label % "Dataset of the files" in one_line(client.get("/submit/").content.decode())
+
+
 @pytest.mark.parametrize("dataset", ["demo", "secret"])
 def test_a_visitor_checks_a_run_and_nothing_is_stored(
     demo: Dataset, secret: Dataset, nobody: Api, alice: Any, client: Client, dataset: str,
