@@ -82,6 +82,21 @@ def test_the_page_names_the_datasets_and_counts_the_workers_of_its_queues(signed
     assert sum('FROM "submissions_worker"' in query["sql"] for query in queries) == 1
 
 
+def test_results_on_hidden_datasets_and_the_largest_archive_are_explained_once(
+    signed_in: Client, tmp_path: Path
+) -> None:
+    note = "only the main result is computed"
+    page = page_of(signed_in, "dense")
+    assert note not in page
+    assert re.search(r"up to \d+ GiB, uploaded in parts\.\s*<noscript>Without JavaScript, up to \d+ GiB\.", page)
+    for slug in ("secret", "sealed"):
+        collection(tmp_path, slug, hidden=True)
+    page = page_of(signed_in, "dense")
+    assert page.count("hidden judgments</span>") == 2
+    assert page.count(note) == 1
+    assert note not in page_of(signed_in, "bm25"), "it has no additional results"
+
+
 def test_the_submit_button_is_there_once_with_what_it_needs(signed_in: Client) -> None:
     page = page_of(signed_in, "dense")
     assert page.count('value="submit"') == 1
