@@ -73,10 +73,9 @@ def _check_baseline(entries: QuerySet[Entry]) -> str:
     selection = list(entries[:2])
     if len(selection) != 1 or selection[0].visibility != Entry.Visibility.PUBLIC:
         return "Choose one public entry."
-    reported = selection[0].provenance == Entry.Provenance.REPORTED
-    return (
-        "Reported entries are compared with the baseline of their own source. Choose another entry." if reported else ""
-    )
+    if selection[0].provenance == Entry.Provenance.REPORTED:
+        return "Reported entries are compared with the baseline of their own source. Choose another entry."
+    return ""
 
 
 class AgreementFilter(admin.SimpleListFilter):
@@ -111,6 +110,7 @@ class EntryAdmin(ReadOnlyAdmin):
         "system__name", "system__slug", "dataset__name", "dataset__slug", "source__title", "submission_reference",
     )  # fmt: skip
     date_hierarchy = "published_at"
+    ordering = ("-published_at",)
     task_pages = (("Enter reported results", "admin:leaderboard_entry_report", REPORTS),)
     fieldsets = (
         (None, {"fields": (
@@ -173,11 +173,10 @@ class EntryAdmin(ReadOnlyAdmin):
         Public entries can be quarantined, and withdrawn if they are reported or unpublished if not. Others can be
         restored.
         """
-        if obj.visibility == Entry.Visibility.PUBLIC and obj.provenance == Entry.Provenance.REPORTED:
-            return ("withdraw", "quarantine")
-        if obj.visibility == Entry.Visibility.PUBLIC:
-            return ("quarantine", "unpublish")
-        return ("restore",)
+        if obj.visibility != Entry.Visibility.PUBLIC:
+            return ("restore",)
+        is_reported = obj.provenance == Entry.Provenance.REPORTED
+        return ("withdraw", "quarantine") if is_reported else ("quarantine", "unpublish")
 
     def get_board_ids(self, key: Any) -> Iterable[int]:
         return Entry.objects.filter(pk=key).values_list("dataset_id", flat=True)

@@ -52,13 +52,12 @@ def pending_rows(request: HttpRequest) -> list[dict[str, Any]]:
         field = page.pending_since
         if request.user.has_perm(f"{app}.view_{name}") and (rows := page.pending_rows().order_by(field or "pk")):
             singular, plural, query = page.pending
-            address = reverse(f"admin:{app}_{name}_changelist") + query
+            words, address = plural, reverse(f"admin:{app}_{name}_changelist") + query
             if len(rows) == 1:
-                address = reverse(f"admin:{app}_{name}_change", args=[rows[0].pk])
-            words, since = singular if len(rows) == 1 else plural, getattr(rows[0], field) if field else None
+                words, address = singular, reverse(f"admin:{app}_{name}_change", args=[rows[0].pk])
             pending.append({
                 "count": len(rows), "words": words, "address": address, "model": model, "oldest": rows[0],
-                "since": since,
+                "since": getattr(rows[0], field) if field else None,
             })  # fmt: skip
     return pending
 

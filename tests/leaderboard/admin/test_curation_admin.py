@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -350,6 +351,29 @@ def test_the_list_of_entries_explains_its_search_and_its_dates(admin_client: Cli
     page = one_line(admin_client.get(ENTRIES).content.decode())
     assert 'placeholder="System, dataset, publication, submission reference"' in page
     assert re.search(r'<nav class="toplinks" aria-label="Date">\s*<span>Date:</span>', page)
+
+
+def test_the_list_of_entries_shows_its_order_and_dates_as_other_pages_do(admin_client: Client) -> None:
+    dataset = scored_dataset()
+    for name, day in (("First", 2), ("Second", 1)):
+        entry = score(dataset, name, ndcg=0.5)
+        Entry.objects.filter(pk=entry.pk).update(published_at=datetime(2026, 9, day, tzinfo=UTC))
+    page = one_line(admin_client.get(ENTRIES).content.decode())
+    assert re.search(r'aria-sort="descending"><a href="[^"]+">Published at</a> ?↓', page)
+    assert page.count("aria-sort") == 1
+    assert page.index(">First</a>") < page.index(">Second</a>")
+    dates = page.partition('<nav class="toplinks"')[2].partition("</nav>")[0]
+    assert re.findall(r"<a[^>]*>([^<]+)</a>", dates) == ["‹ 2026", "1 Sep", "2 Sep"]
+    page = one_line(admin_client.get(f"{ENTRIES}?published_at__year=2026").content.decode())
+    dates = page.partition('<nav class="toplinks"')[2].partition("</nav>")[0]
+    assert "Sep 2026</a>" in dates
+
+
+def test_lists_separate_thousands_of_rows(admin_client: Client) -> None:
+    HardwareClass.objects.bulk_create(HardwareClass(slug=f"m{n}", name=f"Machine {n}") for n in range(1_001))
+    page = one_line(admin_client.get("/admin/leaderboard/hardwareclass/").content.decode())
+    assert "1,001 hardware classes" in page
+    assert "1001" not in page
 
 
 def test_the_header_of_curation_leads_back_to_the_site(curator: Client) -> None:
