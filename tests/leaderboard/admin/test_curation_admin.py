@@ -202,7 +202,10 @@ def test_a_changed_price_and_a_machines_name_are_recorded_and_shown(curator: Cli
 
 
 def test_the_first_page_says_what_waits_for_a_decision(admin_client: Client) -> None:
-    assert "Nothing to review." in admin_client.get("/admin/").content.decode()
+    page = one_line(admin_client.get("/admin/").content.decode())
+    empty = page.partition('<div class="empty">')[2].partition("</div>")[0]
+    assert "Nothing to review." in empty
+    assert 'in the <a href="/admin/leaderboard/auditrecord/">audit records</a>.' in empty
     system = score(scored_dataset(), "Doubted", ndcg=0.5).system
     with acting(None):
         raise_challenge(system, make_user("Carol"), claim="training", text="It was trained on the test queries.")

@@ -89,12 +89,13 @@ def test_the_index_counts_workers_and_jobs_beside_pending_decisions(staff: Clien
     make_job(make_dataset(), state=State.FAILED, error_code="worker_lost", finished_at=timezone.now())
     announce("stopped:10", "score", ago=7200)
     page = " ".join(staff.get("/admin/").content.decode().split())
-    assert "Workers 2 rows in 24 hours" in " ".join(re.sub("<[^>]*>", " ", page).split()), "with the stopped one"
+    assert "Workers 2 rows seen in 24 hours" in " ".join(re.sub("<[^>]*>", " ", page).split()), "with the stopped one"
     figures = re.findall(rf'<a href="{ADDRESS}"><strong>(\d+)</strong> ([^<]+)</a>', page)
     assert figures == [
         ("1", "Workers online, all queues"), ("0", "Jobs running"), ("1", "Jobs waiting"),
         ("1", "Failed or rejected in 24 hours"),
     ]  # fmt: skip
+    assert page.count('<li class="is-zero">') == 1, "zeros are muted"
     assert page.index("To review</h2>") < page.index("Nothing to review") < page.index("Status of the site</h2>")
 
 
