@@ -343,6 +343,18 @@ def test_a_disabled_button_has_the_contrast_of_text(page: Page, alice: User, liv
     expect(button).to_have_css("color", page.locator(".lead").evaluate("text => getComputedStyle(text).color"))
 
 
+def test_the_tabs_of_the_account_are_on_one_line_on_phones(page: Page, alice: User, live_server: Any) -> None:
+    sign_in(page.context, alice, live_server.url)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto("/account/")
+    tops = page.locator(".tabs a").evaluate_all("links => links.map((link) => link.getBoundingClientRect().top)")
+    assert len(tops) > 4
+    assert len(set(tops)) == 1
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.locator(".tabs a").last.focus()
+    expect(page.locator(".tabs a").last).to_be_in_viewport()
+
+
 def test_on_phones_the_check_is_below_the_file_and_submissions_have_the_same_cells(
     page: Page, demo: Dataset, baseline: None, api: Api, live_server: Any, run: Path
 ) -> None:
