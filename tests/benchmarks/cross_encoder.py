@@ -1,6 +1,6 @@
 """A whole cross-encoder job beside CrossEncoder.rank of sentence-transformers, for the same pairs.
 
-    python tests/benchmarks/cross_encoder.py [--queries 40] [--rounds 1] [--threads 2] [--batch-size 32]
+    python tests/benchmarks/cross_encoder.py [--queries 12] [--rounds 1] [--threads 2] [--batch-size 32]
 
 Both sides are whole processes, started in turn: Python starts, libraries are imported, the model is loaded (the body of
 all-MiniLM-L6-v2 with a head of random weights, saved by sentence-transformers), the collection (Vaswani) and a run of
@@ -108,7 +108,7 @@ def compare(folder: Path, arguments: argparse.Namespace, figures: Figures) -> No
 
 def main() -> None:
     """Run the benchmark, or its bare side."""
-    arguments = parser_of(__doc__, "queries", 40).parse_args()
+    arguments = parser_of(__doc__, "queries", 12).parse_args()
     if arguments.bare:
         run_bare(arguments.bare, arguments.model, arguments.threads, arguments.batch_size)
         return
