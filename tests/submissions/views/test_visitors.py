@@ -79,7 +79,7 @@ def test_a_visitor_checks_a_run_and_nothing_is_stored(
 
 def test_the_page_of_a_visitor_leads_to_an_account(demo: Dataset, client: Client) -> None:
     page = one_line(client.get("/submit/?dataset=demo").content.decode())
-    assert 'href="/account/login/?next=/submit/%3Fdataset%3Ddemo">Sign in to submit</a>' in page
+    assert 'href="/account/login/?next=/submit/%3Fdataset%3Ddemo" data-keeps-file>Sign in to submit</a>' in page
     assert 'value="submit"' not in page
     assert '<button class="button is-primary" type="submit" name="action" value="check">' in page
     for text in ('name="public"', 'name="new-name"', "your quota"):
