@@ -321,11 +321,11 @@ def test_a_remark_that_all_rows_share_is_a_chip_of_the_board(client: Client) -> 
     assert past.count(said) == 1
     page = lack(Sparse=20)
     assert page.count("15 queries, scored as 0") == 1
-    assert re.search(r">Sparse</a><small>.*?no results for 20 queries</small>", page)
+    assert re.search(r">Sparse</a><small>.*?no results for 20 queries</span></small>", page)
     page = lack(BM25=0)
     assert "Most results lack" not in page
-    assert page.count("no results for 15 queries</small>") == 1
-    assert page.count("no results for 20 queries</small>") == 1
+    assert page.count("no results for 15 queries</span></small>") == 1
+    assert page.count("no results for 20 queries</span></small>") == 1
 
 
 # --- colour

@@ -14,7 +14,7 @@ from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from leaderboard.models import Agreement, Dataset, User
-from submissions.models import Notice
+from submissions.models import Notice, Worker
 from tests.clicks import Clicks
 from tests.factories import make_dataset
 from tests.submissions.clients import Api
@@ -316,6 +316,8 @@ def test_boxes_are_in_line_with_their_labels_on_phones(page: Page, demo: Dataset
 
 @pytest.mark.usefixtures("demo")
 def test_all_fields_of_the_form_are_visible_at_once(page: Page, alice: User, live_server: Any) -> None:
+    now = Worker.objects.database_now()
+    Worker.objects.create(name="w", queues=["score"], started_at=now, seen_at=now)  # Else the page has a notice.
     page.set_viewport_size({"width": 1440, "height": 900})
     sign_in(page.context, alice, live_server.url)
     page.goto("/submit/")
