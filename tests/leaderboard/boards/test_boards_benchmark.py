@@ -64,7 +64,7 @@ def test_a_mean_is_given_only_to_rows_with_every_counted_dataset(client: Client)
     assert values(board, "partial")[third.slug] == 0.9
     page = client.get("/benchmarks/all/").content.decode()
     assert 'id="by-coverage"' not in page, "the overview has the coverage where it is incomplete"
-    assert "1/2 datasets</small>" in page
+    assert "1/2 datasets</span></small>" in page
     assert "2/2 datasets" not in page
     assert "css/whiskers.css" in page
 
