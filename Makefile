@@ -112,7 +112,7 @@ lint: $(TEST_STAMP) ## check style, types, templates, import layers, code size, 
 measure-structure: $(TEST_STAMP) ## print statements, lines, imports, and cycles of each package as a table
 	@$(PY) tests/structure/measure.py --longest 10
 
-benchmark: $(TEST_STAMP) ## measure speed, write docs/measurements/speed.md, and fail if a bound is missed (20 minutes)
+benchmark: $(TEST_STAMP) ## measure speed, write docs/measurements/speed.md, and fail if a bound is missed (35 minutes)
 	RUNBOARD_VAR=build/benchmark $(PY) tests/benchmarks
 
 check-figures: $(VENV)/created ## check that docs/benchmarks.md has figures of the present code, as a release requires

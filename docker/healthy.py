@@ -1,7 +1,7 @@
 """Health check of a container, for HEALTHCHECK: exit status 0 if healthy, else 1 and the reason.
 
 Uses only the standard library, so that the check is cheap. `web` requests /healthz. `worker` checks the age of the
-file that a worker touches every ten seconds, whether or not its database answers.
+file that a worker touches every 15 seconds, whether or not its database answers.
 """
 
 from __future__ import annotations

@@ -309,7 +309,7 @@ def _result_note(result: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]
 def _reported_items(times: Sequence[datetime.datetime]) -> dict[datetime.datetime, list[Item]]:
     """Return, by time, an item for each publication whose figures were loaded then.
 
-    An item names the system, or the dataset, if it has only one. Takes one database query, and two more for each time.
+    An item names its system or its dataset if it has one only. Takes one database query, and two more for each time.
     """
     changes = BoardChange.objects.filter(kind=Kind.REPORTED, at__in=times)
     items_by_time: defaultdict[datetime.datetime, list[Item]] = defaultdict(list)

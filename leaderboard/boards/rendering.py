@@ -561,7 +561,7 @@ class RowHeads(NamedTuple):
         text = cached_escape(entry.configuration)
         configuration = text and f'<span class="configuration" title="{text}">{text}</span>'
         items = filter(None, [configuration, *map(cached_escape, details)])
-        line = facts + "".join(f"<span>{DOT}{item}</span>" for item in items)
+        line = facts + "".join(f'<span class="detail">{DOT}{item}</span>' for item in items)
         if line := line if facts else line.replace(DOT, "", 1):
             suffix += f"<small>{line}</small>"
         is_tied = row.first_entry in self.tied_entries

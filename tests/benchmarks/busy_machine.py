@@ -1,6 +1,6 @@
 """Jobs of one checkpoint, every other one beside busy loops: the costs that they publish, and the doubtful ones.
 
-    .venv/bin/python tests/benchmarks/busy_machine.py [--jobs 2] [--loops 2]
+    .venv/bin/python tests/benchmarks/busy_machine.py [--jobs 4] [--loops 2]
 
 The site's own worker runs the sample checkpoint over the demo collection, in the sandbox where there is one. Fails
 where × BM25 of a job that is not marked doubtful is further than 15 % from the median of such undisturbed jobs, where
@@ -73,7 +73,7 @@ class Job(NamedTuple):
 def main() -> None:
     """Make a site with the demo collection, run the jobs, print them and the verdict."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=4)
     parser.add_argument("--loops", type=int, default=2)
     add_option(parser)
     figures = Figures(__file__)

@@ -196,7 +196,7 @@ def measure(options: argparse.Namespace, folder: Path, server: int, figures: Fig
         start(device, number * apart, options.seconds, options.rounds or -1, path)
         for number, path in enumerate(reports)
     ]
-    time.sleep(1.5 * options.seconds)  # each is at work, and its leases have a connection
+    time.sleep(1.5 * options.seconds)  # All devices encode then, and their leases have a connection.
     before, turning, began = cpu_seconds(server), cpu_seconds(turns), time.monotonic()
     _, status = os.waitpid(devices[0], 0)
     wall = time.monotonic() - began
@@ -241,7 +241,7 @@ def main() -> None:
     parser.add_argument("--devices", type=int, default=64)
     parser.add_argument("--shards", type=int, default=2768)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
     add_option(parser)
     options = parser.parse_args()
     figures = Figures(__file__)

@@ -358,7 +358,7 @@ def test_the_list_shows_differences_as_boards_do(
     [
         (3, Statement(ranks=(2, 4)), 2, "range 2–4"),
         (3, Statement(ranks=(3, 3)), 0, ""),
-        (3, Statement(tied_with_best=True), 2, "not separable from the 1st"),
+        (3, Statement(tied_with_best=True), 2, "not separable from the best"),
         (1, Statement(tied_with_best=True), 2, "not separable from 2 others"),
         (1, Statement(tied_with_best=True), 1, "not separable from 1 other"),
         (1, Statement(tied_with_best=True), 0, ""),
@@ -468,7 +468,7 @@ def test_rows_of_one_system_link_to_each_other(
     assert f'<a href="?sort={sort}">Show all systems</a>' in page
     assert "2 submissions" not in signed_in.get("/submissions/?dataset=secret").content.decode()
     page = signed_in.get("/submissions/?system=same&state=done").content.decode()
-    assert "No submission of this system matches the filters." in page
+    assert "No submission of this system was found." in page
 
 
 def test_the_list_is_filtered_by_state_and_dataset(demo: Dataset, secret: Dataset, api: Api, signed_in: Client) -> None:
