@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from django.apps import apps
 from django.conf import settings
+from django.contrib.auth.models import Permission
 from django.contrib.staticfiles.finders import get_finders
 from django.core.management.base import CommandError
 from django.db import Error as DatabaseError
@@ -177,8 +179,15 @@ def migrations_are_pending() -> bool:
 
 
 def database_is_outdated() -> bool:
-    """Return whether the database lacks migrations or columns. Raises SupervisorError as `migrations_are_pending`."""
-    return migrations_are_pending() or bool(describe_missing_columns())
+    """Return whether the database lacks migrations, columns, or permissions. Raises as `migrations_are_pending`.
+
+    After its last migration, `migrate` adds the permissions app by app. On SQLite, it would fail if another process
+    wrote for long meanwhile.
+    """
+    if migrations_are_pending() or describe_missing_columns():
+        return True
+    last_app = [*apps.get_models()][-1]._meta.app_label
+    return not Permission.objects.filter(content_type__app_label=last_app).exists()
 
 
 def _refuse_missing_columns() -> None:
