@@ -639,7 +639,7 @@ def test_a_shared_best_score_is_a_tie_and_no_lead(client: Client) -> None:
 
 def test_a_configuration_follows_its_separator_and_has_a_title(client: Client) -> None:
     page = client.get(f"/datasets/{of_two_configurations().slug}/").content.decode()
-    assert '<span>\xa0· <span class="configuration" title="k = 10">k = 10</span></span></small>' in page
+    assert '<span class="detail">\xa0· <span class="configuration" title="k = 10">k = 10</span></span></small>' in page
 
 
 def test_a_system_in_two_configurations_ties_once(client: Client) -> None:
