@@ -127,7 +127,7 @@ def test_figures_order_and_names_stay_whatever_comes_later(client: Client) -> No
         assert "Our Great System" not in then
         assert "we found a bug" in then
         unmarked = re.sub(r'&ensp;<span class="badge is-withdrawn">withdrawn</span>', "", then)
-        unmarked = re.sub(r"<span>(?:\s· )?we found a bug(?: \([^)]*\))?</span>", "", unmarked)
+        unmarked = re.sub(r'<span class="detail">(?:\s· )?we found a bug(?: \([^)]*\))?</span>', "", unmarked)
         assert unmarked.replace("<small></small>", "").replace(' class="is-withdrawn"', "") == body
         page = one_line(client.get(link).content.decode())
         assert ">As of <time" in page
