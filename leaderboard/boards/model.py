@@ -285,6 +285,7 @@ class Summary:
     `challenged_id` is the id of the best system if one of its claims is challenged.
     `headline` continues the sentence that begins with the system's name. `forest_plot` is the figure of
     `boards.forest`, drawn once because a page shows it twice. `missing_queries` is the number that the best lacks.
+    `better_reported` is the primary part on a better score that is ranked separately, if there is one.
     """
 
     label: str
@@ -307,6 +308,7 @@ class Summary:
     forest_plot: SafeString = SafeString("")  # noqa: RUF009  # immutable
     origin: str = ""
     missing_queries: int = 0
+    better_reported: Part | None = None
 
     @property
     def text(self) -> str:

@@ -124,13 +124,9 @@ class _Leader:
         ratio, is_reported, total = _number(best, relative), best.ranked_in == REPORTED, len(board.rows)
         baseline_tied = self._is_tied_with_baseline and bool(statement.better)
         cheapest, latency, cost = self._cheapest()
+        reported = self._better_reported()
         primary_parts, secondary_parts = [self._lead_part(ratio, baseline_tied=baseline_tied)], list[Part]()
-        if (reported := self._better_reported()) is not None:
-            label = _("Best of other sources") if is_reported else _("Best reported")
-            text = _("%(name)s, %(score)s, not tested")
-            text %= {"name": _name(reported, self.names), "score": format_value(_number(reported, self.key), 3)}
-            detail = _("%(source)s; ranked separately")
-            primary_parts.insert(0, Part(label, text, detail=detail % {"source": ranking_source(reported)}))
+        primary_parts[:0] = [reported] if reported else []
         if board.statements.tied_with_best(board.measure) and len(rows) > 1:
             detail = ", ".join(filter(None, [pairs_text(board.statements, board.measure), board.tested_over]))
             primary_parts.append(Part(_("Not separable from the best"), self._ties(), detail=detail))
@@ -174,6 +170,7 @@ class _Leader:
             draw_forest(list(self._forest_rows(relative)), measure, board.baseline, len(rows), least),
             self._origin(),
             best.entry.missing_queries or 0,
+            reported,
         )
 
     @property
@@ -204,12 +201,18 @@ class _Leader:
             text = _("%(name)s, best of %(count)d") % {"name": system, "count": count} if count > 1 else system
             yield f"{_(name)} {format_value(_number(best, self.key), 3)} ({text})"
 
-    def _better_reported(self) -> Row | None:
-        """Return the best row of the other reported rankings if its score is better than that of the best system."""
+    def _better_reported(self) -> Part | None:
+        """Return a statement on the best of the other reported rankings, None if it is not above the best system."""
         rows = [row for row in self.board.rows if row.ranked_in == REPORTED and row.ranking != self.best.ranking]
         sign = -1 if self.lower else 1
         rows = [row for row in rows if (n := _number(row, self.key)) is not None and sign * n > sign * self.score]
-        return max(rows, key=lambda row: sign * (_number(row, self.key) or 0.0), default=None)
+        if not rows:
+            return None
+        row = max(rows, key=lambda row: sign * (_number(row, self.key) or 0.0))
+        label = _("Best of other sources") if self.best.ranked_in == REPORTED else _("Best reported")
+        text = _("%(name)s, %(score)s, not tested")
+        text %= {"name": _name(row, self.names), "score": format_value(_number(row, self.key), 3)}
+        return Part(label, text, detail=_("%(source)s; ranked separately") % {"source": ranking_source(row)})
 
     def _origin(self) -> str:
         """Return the provenance of the best score, with the number of scored systems that are not ranked with it."""
@@ -228,10 +231,10 @@ class _Leader:
         text = ngettext("%(count)d scored system lacks datasets", "%(count)d scored systems lack datasets", others)
         return f"{origin}; {text % {'count': others}}"
 
-    def _headline(self, relative: float | None, measure: str, *, better_reported: Row | None) -> str:
+    def _headline(self, relative: float | None, measure: str, *, better_reported: Part | None) -> str:
         """Return the sentence on the best system without its name, with which the sentence begins.
 
-        `better_reported` is a reported result with a better score, if there is one.
+        `better_reported` is the statement on a better reported score, if there is one.
         """
         facts = {"baseline": self.board.baseline, "measure": measure, "score": format_value(self.score, 3)}
         if self.best.entry.is_baseline:

@@ -66,7 +66,7 @@ def submissions(request: HttpRequest) -> HttpResponse:
     counts = rows.aggregate(all=Count("pk"), **{name: Count("pk", filter=by_state[name]) for name in FILTERS})
     rows, order = rows.filter(by_state.get(state, Q())), choice(request.GET, "sort", ORDERS)
     rows = rows.alias(first_dataset=Min(Lower("jobs__dataset__name"))) if order == "dataset" else rows
-    rows = rows.annotate(of_system=Window(Count("pk"), partition_by="system"))
+    rows = rows.annotate(system_submission_count=Window(Count("pk"), partition_by="system"))
     paginator = Paginator(with_jobs(rows.order_by(ORDERS[order], "-created_at")), PER_PAGE)
     paginator.count = counts[state or "all"]
     page = paginator.get_page(whole_number(request.GET, "page", 1))

@@ -179,10 +179,10 @@ def migrations_are_pending() -> bool:
 
 
 def database_is_outdated() -> bool:
-    """Return whether the database lacks migrations, columns, or permissions. Raises as `migrations_are_pending`.
+    """Return whether the database lacks migrations, columns, or permissions.
 
     After its last migration, `migrate` adds the permissions app by app. On SQLite, it would fail if another process
-    wrote for long meanwhile.
+    wrote for long meanwhile. Raises SupervisorError as `migrations_are_pending` does.
     """
     if migrations_are_pending() or describe_missing_columns():
         return True
